@@ -20,7 +20,9 @@ from bench import _plain
 from bench._fleets import a_fleet, fill, requests
 from rainbow_sched.graphs.memory import MemoryBackend
 from rainbow_sched.graphs.registry import open_backend
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.graph import Mark
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.model.request import Count, Group, Level, Request
 
 FLEETS = ((10, 100), (100, 1_000), (1_000, 100), (1_000, 1_000), (10_000, 100))
@@ -91,7 +93,7 @@ def measure(clusters: int, nodes: int, *, quick: bool, smaller: MemoryBackend | 
         built * 1e6 / (clusters * nodes),
         "clusters with equal graphs share one",
     )
-    series = requests(Random(2), nodes)
+    series = map(prepare, requests(Random(2), nodes))
     count = 100 if quick else 400
     different = timed(backend.match, islice(series, count))
     print_line("all different", different)
@@ -114,7 +116,7 @@ def measure(clusters: int, nodes: int, *, quick: bool, smaller: MemoryBackend | 
     return backend
 
 
-def explaining(backend: MemoryBackend, series: Iterable[Request]) -> tuple[float, float]:
+def explaining(backend: MemoryBackend, series: Iterable[PreparedRequest]) -> tuple[float, float]:
     """Return median and maximum of explanations in milliseconds."""
     took = []
     for request in series:
@@ -127,7 +129,7 @@ def explaining(backend: MemoryBackend, series: Iterable[Request]) -> tuple[float
 def placing(backend: MemoryBackend) -> tuple[float, float]:
     """Return the medians of placing and releasing a job in microseconds."""
     job = Level(type="node", count=Count(1), shared=True, inside=(Level(type="core", count=Count(2)),))
-    request = Request(groups=(Group(levels=(job,)),))
+    request = prepare(Request(groups=(Group(levels=(job,)),)))
     placed, released = [], []
     for i in range(400):
         start = time.perf_counter()
@@ -143,7 +145,7 @@ def placing(backend: MemoryBackend) -> tuple[float, float]:
 def side_by_side(small: MemoryBackend, large: MemoryBackend, count: int = 400) -> float:
     """Return the time ratio of the large to the small fleet for the same requests, sent in turns."""
     took: tuple[list[float], list[float]] = ([], [])
-    for request in islice(requests(Random(5), 100), count):
+    for request in map(prepare, islice(requests(Random(5), 100), count)):
         for backend, mine in zip((small, large), took, strict=True):
             start = time.perf_counter()
             backend.match(request)
@@ -151,12 +153,12 @@ def side_by_side(small: MemoryBackend, large: MemoryBackend, count: int = 400) -
     return median(took[1]) / median(took[0])
 
 
-def against_plain(backend: MemoryBackend, series: Iterable[Request], ours: float, *, quick: bool) -> None:
+def against_plain(backend: MemoryBackend, series: Iterable[PreparedRequest], ours: float, *, quick: bool) -> None:
     """Print the time of a simple search for the same requests, and compare the answers."""
     fleet = _plain.objects(backend)
     sample = list(islice(series, 2 if quick else 5))
-    plain = timed(lambda request: _plain.match(fleet, request), sample)
-    same = all(_plain.match(fleet, request) == backend.match(request).ever for request in sample)
+    plain = timed(lambda request: _plain.match(fleet, request.request), sample)
+    same = all(_plain.match(fleet, request.request) == backend.match(request).ever for request in sample)
     print_line(
         "plain search over objects", plain, f"{plain[0] / ours:.0f}x ours; answers {'agree' if same else 'DIFFER'}"
     )
@@ -166,9 +168,9 @@ def against_cypher(clusters: int = 10, nodes: int = 20) -> None:
     """Print the time of the embedded property-graph database for the same fleet and requests."""
     ours, theirs = a_fleet(clusters, nodes), open_backend("cypher")
     fill(theirs, clusters, nodes)
-    sample = list(islice(requests(Random(7), nodes), 20))
+    sample = [prepare(request) for request in islice(requests(Random(7), nodes), 20)]
     same = all(ours.match(request).ever == theirs.match(request).ever for request in sample)
-    mine, other = timed(ours.match, islice(requests(Random(8), nodes), 20)), timed(theirs.match, sample)
+    mine, other = timed(ours.match, map(prepare, islice(requests(Random(8), nodes), 20))), timed(theirs.match, sample)
     print(f"\n{clusters} x {nodes}, backends side by side")
     print_line("memory, all different", mine)
     print_line("cypher, all different", other, f"{other[0] / mine[0]:.0f}x; answers {'agree' if same else 'DIFFER'}")

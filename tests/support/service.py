@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
 
-from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.request import Count, Group, Level, Request, Task
@@ -76,10 +76,8 @@ def a_request(nodes: int = 1, cores: int = 1, gpus: int = 0) -> Request:
 
 def a_submission(owner: str = "ana", *, token: str = "", terms: Terms | None = None, **shape: int) -> Submission:
     """A job that asks for nodes with cores."""
-    request = a_request(**shape)
-    return Submission(
-        owner=owner, request=request, spec=to_json(request), name="job", client_token=token, terms=terms or Terms()
-    )
+    request = prepare(a_request(**shape))
+    return Submission(owner=owner, request=request, name="job", client_token=token, terms=terms or Terms())
 
 
 async def submit(service: Service, *submissions: Submission) -> list[Receipt]:

@@ -9,7 +9,7 @@ from typing import Protocol
 from rainbow_sched.model.binding import Binding, GroupHosts, NodeRules
 from rainbow_sched.model.graph import Graph, Mark, Subsystem
 from rainbow_sched.model.match import Explanation, Matches
-from rainbow_sched.model.request import Request
+from rainbow_sched.model.prepared_request import PreparedRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class GraphBackend(Protocol):
     def use(self, cluster: str, used: Mapping[str, int]) -> None:
         """Replace the manager's report of used units by vertex id; a used vertex with children is used whole."""
 
-    def place(self, cluster: str, key: str, request: Request, hosts: Sequence[str] = ()) -> bool:
+    def place(self, cluster: str, key: str, request: PreparedRequest, hosts: Sequence[str] = ()) -> bool:
         """Subtract a placed job from *now*; return False if only a part of it fits. Equal input takes equal vertices.
 
         `hosts`: where its manager runs it, regardless of its requirements; unknown names are ignored.
@@ -80,19 +80,19 @@ class GraphBackend(Protocol):
         told the requirement itself. None (the initial value): nodes are not enforced, and all can be used.
         """
 
-    def binding(self, cluster: str, request: Request) -> Binding:
+    def binding(self, cluster: str, request: PreparedRequest) -> Binding:
         """Return the hosts that the request may run on, by the whole graph; unbound without node rules."""
 
-    def concrete_hosts(self, cluster: str, request: Request, key: str = "") -> tuple[GroupHosts, ...]:
+    def concrete_hosts(self, cluster: str, request: PreparedRequest, key: str = "") -> tuple[GroupHosts, ...]:
         """Return the hosts of one complete placement within the binding, by group; empty if none is found.
 
         The job placed under `key` is ignored. Without node rules the result is empty.
         """
 
-    def match(self, request: Request, clusters: Collection[str] | None = None) -> Matches:
+    def match(self, request: PreparedRequest, clusters: Collection[str] | None = None) -> Matches:
         """Return which of the clusters (None: all) the request fits now, later or never."""
 
-    def explain(self, request: Request, clusters: Collection[str] | None = None) -> list[Explanation]:
+    def explain(self, request: PreparedRequest, clusters: Collection[str] | None = None) -> list[Explanation]:
         """Match with reasons, smallest changes and met requirements; slower than `match`."""
 
     def summary(self, cluster: str) -> Summary:

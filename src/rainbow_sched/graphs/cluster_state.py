@@ -42,7 +42,7 @@ class ClusterBinding:
         }
 
 
-def names(request: Request) -> bool:
+def names_hosts(request: Request) -> bool:
     """Return True if a request names hosts."""
     return bool(request.hosts or request.not_hosts)
 
@@ -60,7 +60,7 @@ class ClusterState:
         self.taken = UnitCounts(len(fold.graph))  # the sum of placed and reported units
         self.hints = Hints(fold.structure)
         self.rules: NodeRules | None = None  # None: nodes are not enforced
-        self._bound: OrderedDict[int, ClusterBinding] = OrderedDict()  # by request number
+        self._bound: OrderedDict[str, ClusterBinding] = OrderedDict()  # by match key
         self._now: dict[int, Shape] | None = None
         self.unavailable: set[int] = set()  # vertices that are down, drained, or inside one
 
@@ -115,14 +115,14 @@ class ClusterState:
         self._bound.clear()
         self.hints = Hints(self.fold.structure)
 
-    def bound(self, key: int, request: Request, plan: Plan, facts: Facts) -> ClusterBinding:
-        """Return the binding of the request with the number `key`; only for a cluster with rules."""
-        known = self._bound.get(key)
+    def bound(self, match_key: str, plan: Plan, facts: Facts) -> ClusterBinding:
+        """Return the binding of the planned request; only for a cluster with rules."""
+        known = self._bound.get(match_key)
         if known is None:
             assert self.rules is not None
-            conditions = Conditions(plan, facts, self.rules)
-            binder = Binder(conditions, self.fold, self._named_shapes(request) if names(request) else self.fold.shape)
-            known = self._bound[key] = ClusterBinding(binder.binding(), binder.barred(), binder.apart())
+            shape_of = self._named_shapes(plan.request) if names_hosts(plan.request) else self.fold.shape
+            binder = Binder(Conditions(plan, facts, self.rules), self.fold, shape_of)
+            known = self._bound[match_key] = ClusterBinding(binder.binding(), binder.barred(), binder.apart())
             if len(self._bound) > MAX_CACHED_BINDINGS:
                 self._bound.popitem(last=False)
         return known

@@ -15,19 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from rainbow_sched.graphs.backend import Summary
-from rainbow_sched.graphs.cluster_state import ClusterBinding, ClusterState
+from rainbow_sched.graphs.cluster_state import ClusterBinding, ClusterState, names_hosts
 from rainbow_sched.matching.explain.cluster_view import ClusterView
 from rainbow_sched.matching.explain.explanation import Explainer
 from rainbow_sched.matching.fit.fit import Fitter
-from rainbow_sched.matching.fit.levels import Planner
+from rainbow_sched.matching.fit.levels import Plan
 from rainbow_sched.matching.fit.placement import NOTHING_BARRED
-from rainbow_sched.matching.fit.quick_placement import Placer
 from rainbow_sched.matching.index.answer_cache import (
     ANY_CHANGE,
     FREED,
     AnswerCache,
     CachedAnswer,
-    RequestIds,
+    CachedRequest,
     ValidityBound,
 )
 from rainbow_sched.matching.index.index import FleetIndex, SlotCounts
@@ -36,12 +35,11 @@ from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.hierarchy import Structure
 from rainbow_sched.matching.structure.shapes import Shape, Shapes
-from rainbow_sched.model.binding import HOST, Binding, GroupHosts, NodeRules, may_bind
+from rainbow_sched.model.binding import Binding, GroupHosts, NodeRules
 from rainbow_sched.model.errors import AlreadyExists, NotFound
 from rainbow_sched.model.graph import Graph, Mark, Subsystem
-from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.model.match import Explanation, Fit, Matches
-from rainbow_sched.model.request import Request
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.model.versions import runs
 
 Order: TypeAlias = npt.NDArray[np.int64] | slice  # selects clusters from a mask
@@ -64,11 +62,6 @@ class MemoryBackend:
         self._index = FleetIndex(self._facts)
         self._answers = AnswerCache()
         self._changes = self._answers.changes
-        self._key_of = IdentityCache(RequestIds().number)
-        self._placer = IdentityCache(Placer)
-        self._planner = IdentityCache(Planner)
-        self._may_bind = IdentityCache(may_bind)
-        self._asks_inside = IdentityCache(_asks_inside)
         self._ruled = 0  # clusters with node rules
         self._states: dict[str, ClusterState] = {}
         self._by_number: list[ClusterState | None] = []
@@ -129,13 +122,13 @@ class MemoryBackend:
         state = self._state(cluster)
         self._changed(state, StateDelta(taken=state.set_report(used)))
 
-    def place(self, cluster: str, key: str, request: Request, hosts: Sequence[str] = ()) -> bool:
+    def place(self, cluster: str, key: str, request: PreparedRequest, hosts: Sequence[str] = ()) -> bool:
         """Take what a placed job needs out of *now*."""
         state = self._state(cluster)
         if key in state.placed:
             raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
         barred = NOTHING_BARRED if state.rules is None else self._bound(state, request).barred
-        found = self._placer(request).place(
+        found = self._answers.of(request).placer.place(
             state.fold,
             self._facts,
             state.taken.column(),
@@ -166,28 +159,29 @@ class MemoryBackend:
         state.set_rules(rules)
         state.version = self._changes.note(state.number_in_fleet, ANY_CHANGE)
 
-    def binding(self, cluster: str, request: Request) -> Binding:
+    def binding(self, cluster: str, request: PreparedRequest) -> Binding:
         """Where the request may run, by the whole graph."""
         return self._bound(self._state(cluster), request).binding
 
-    def concrete_hosts(self, cluster: str, request: Request, key: str = "") -> tuple[GroupHosts, ...]:
+    def concrete_hosts(self, cluster: str, request: PreparedRequest, key: str = "") -> tuple[GroupHosts, ...]:
         """The hosts of one placement of the whole request within its binding."""
         state = self._state(cluster)
         if state.rules is None:
             return ()
-        plan = self._planner(request).plan(state.fold.structure.units)
-        return state.concrete_hosts(self._bound(state, request), plan, self._facts, key)
+        return state.concrete_hosts(self._bound(state, request), self._plan(state, request), self._facts, key)
 
-    def _bound(self, state: ClusterState, request: Request) -> ClusterBinding:
-        if state.rules is None or not self._may_bind(request):
+    def _bound(self, state: ClusterState, request: PreparedRequest) -> ClusterBinding:
+        if state.rules is None or not request.may_bind:
             return NOT_BOUND
-        plan = self._planner(request).plan(state.fold.structure.units)
-        return state.bound(self._key_of(request), request, plan, self._facts)
+        return state.bound(request.match_key, self._plan(state, request), self._facts)
 
-    def match(self, request: Request, clusters: Collection[str] | None = None) -> Matches:
+    def _plan(self, state: ClusterState, request: PreparedRequest) -> Plan:
+        return self._answers.of(request).placer.planner.plan(state.fold.structure.units)
+
+    def match(self, request: PreparedRequest, clusters: Collection[str] | None = None) -> Matches:
         """Which of the clusters the request fits now, later, never."""
         names, order = self._order(clusters)
-        kept = self._kept(request, None if isinstance(order, slice) else order)
+        kept = self._answer(request, None if isinstance(order, slice) else order)
         if clusters is None and kept.matches is not None and kept.matches.of(names):
             return kept.matches
         unknown = np.flatnonzero(kept.unknown[order]) if kept.undecided else ()
@@ -197,7 +191,7 @@ class MemoryBackend:
             kept.matches = found
         return found
 
-    def explain(self, request: Request, clusters: Collection[str] | None = None) -> list[Explanation]:
+    def explain(self, request: PreparedRequest, clusters: Collection[str] | None = None) -> list[Explanation]:
         """The same with reasons, smallest changes and what was met where."""
         matches = self.match(request, clusters)
         explainers: dict[NodeRules | None, Explainer] = {}
@@ -207,7 +201,9 @@ class MemoryBackend:
         for name in matches.names:
             state, fit = self._state(name), matches.fit(name)
             rules = self._rules_for(state, request)
-            explainer = explainers.get(rules) or explainers.setdefault(rules, Explainer(request, self._facts, rules))
+            explainer = explainers.get(rules) or explainers.setdefault(
+                rules, Explainer(request.request, self._facts, rules)
+            )
             number = state.number_in_fleet
             slots = None
             if counted and fit in (Fit.NOW, Fit.NEVER) and counted.sure(number):
@@ -223,7 +219,7 @@ class MemoryBackend:
         """The cluster in numbers."""
         return self._state(cluster).totals()
 
-    def _counter(self, request: Request) -> Callable[[str], tuple[int, int]]:
+    def _counter(self, request: PreparedRequest) -> Callable[[str], tuple[int, int]]:
         """Counts slots now and ever: for all clusters at once by the tables, one by one where these cannot tell."""
         tables: SlotCounts | None = None
         fitters = self._fitters(request)
@@ -244,21 +240,22 @@ class MemoryBackend:
 
         return count
 
-    def _slots(self, request: Request) -> SlotCounts | None:
+    def _slots(self, request: PreparedRequest) -> SlotCounts | None:
         """The tables' counts, where no node rules can change them."""
-        return None if self._ruled and self._asks_inside(request) else self._index.slots(request)
+        cached = self._answers.of(request)
+        return None if self._ruled and cached.requires_inside else self._index.slots(cached.forms)
 
-    def _rules_for(self, state: ClusterState, request: Request) -> NodeRules | None:
+    def _rules_for(self, state: ClusterState, request: PreparedRequest) -> NodeRules | None:
         """The cluster's node rules, if anything can follow from them for the request."""
-        return state.rules if state.rules is not None and self._may_bind(request) else None
+        return state.rules if request.may_bind else None
 
-    def _fitters(self, request: Request) -> Callable[[ClusterState], Fitter]:
+    def _fitters(self, request: PreparedRequest) -> Callable[[ClusterState], Fitter]:
         """The exact matcher for each cluster: one for all with the same node rules."""
         made: dict[NodeRules | None, Fitter] = {}
 
         def fitter(state: ClusterState) -> Fitter:
             rules = self._rules_for(state, request)
-            return made.get(rules) or made.setdefault(rules, Fitter(request, self._facts, rules=rules))
+            return made.get(rules) or made.setdefault(rules, Fitter(request.request, self._facts, rules=rules))
 
         return fitter
 
@@ -268,9 +265,9 @@ class MemoryBackend:
         except KeyError:
             raise NotFound(f"there is no cluster {cluster!r}") from None
 
-    def _shapes_for(self, state: ClusterState, request: Request) -> tuple[Shape, Shape]:
-        if request.hosts or request.not_hosts:
-            return state.named(request)
+    def _shapes_for(self, state: ClusterState, request: PreparedRequest) -> tuple[Shape, Shape]:
+        if names_hosts(request.request):
+            return state.named(request.request)
         return state.now(), state.fold.root
 
     def _structure(self, graph: Graph) -> Structure:
@@ -345,34 +342,38 @@ class MemoryBackend:
             self._sorted = (names, slice(len(numbers)) if as_they_came else np.array(numbers, np.int64))
         return self._sorted
 
-    def _kept(self, request: Request, asked: npt.NDArray[np.int64] | None) -> CachedAnswer:
-        """The answer for the fleet; if only `asked` clusters matter, it may hold for those alone, and is not kept."""
-        key = self._key_of(request)
-        kept, stale = self._answers.get(key)
-        if kept is not None and not stale:
-            return kept
-        if kept is not None and kept.room is None and (kept.doubtful or len(stale) <= MAX_SINGLE_MATCHES):
-            self._decide(request, kept, stale)
-            self._answers.keep(key, kept)
-            return kept
+    def _answer(self, request: PreparedRequest, clusters: npt.NDArray[np.int64] | None) -> CachedAnswer:
+        """Return the answer for the fleet; if `clusters` are given, it may hold for those alone and is not kept."""
+        cached = self._answers.of(request)
+        if (answer := cached.answer) is not None:
+            stale = self._answers.stale(answer)
+            if stale is not None and not stale:
+                return answer
+            if stale and (answer.doubtful or len(stale) <= MAX_SINGLE_MATCHES):
+                self._decide(request, answer, stale)
+                return self._keep(cached, answer)
         self._bring_up_to_date()
-        answer = self._index.answer(request)
-        if self._ruled and self._asks_inside(request):  # the tables know nothing of mixed hosts
-            answer = answer._replace(unsure=np.ones(len(answer.ever), np.bool_), room=None)
-        kept = CachedAnswer(answer.now, answer.ever)
-        if answer.room is not None:
-            kept.room = ValidityBound(self._changes, answer, answer.room)
-        if answer.unsure is not None:
-            kept.doubtful = True
-            doubtful = np.flatnonzero(answer.ever & answer.unsure)
-            if asked is not None and len(asked) < len(doubtful):
-                self._decide(request, kept, np.intersect1d(doubtful, asked).tolist())
-                return kept
-            self._decide(request, kept, doubtful.tolist())
-        self._answers.keep(key, kept)
-        return kept
+        found = self._index.answer(cached.forms)
+        if self._ruled and cached.requires_inside:  # the tables know nothing of mixed hosts
+            found = found._replace(unsure=np.ones(len(found.ever), np.bool_), room=None)
+        answer = CachedAnswer(found.now, found.ever)
+        if found.room is not None:
+            answer.room = ValidityBound(self._changes, found, found.room)
+        if found.unsure is not None:
+            answer.doubtful = True
+            doubtful = np.flatnonzero(found.ever & found.unsure)
+            if clusters is not None and len(clusters) < len(doubtful):
+                self._decide(request, answer, np.intersect1d(doubtful, clusters).tolist())
+                return answer
+            self._decide(request, answer, doubtful.tolist())
+        return self._keep(cached, answer)
 
-    def _decide(self, request: Request, kept: CachedAnswer, numbers: Iterable[int]) -> None:
+    def _keep(self, cached: CachedRequest, answer: CachedAnswer) -> CachedAnswer:
+        answer.version = self._changes.version
+        cached.answer = answer
+        return answer
+
+    def _decide(self, request: PreparedRequest, kept: CachedAnswer, numbers: Iterable[int]) -> None:
         """Ask the exact matcher about some clusters."""
         fitters = self._fitters(request)
         for number in numbers:
@@ -385,8 +386,3 @@ class MemoryBackend:
             can = fitter.answer(state.fold, ever).fits
             does = can if now is ever or not can else fitter.answer(state.fold, now).fits
             kept.set(number, now=does, ever=can)
-
-
-def _asks_inside(request: Request) -> bool:
-    """True if something is required below the level of hosts, where a host can be mixed."""
-    return any(level.requires and level.type != HOST for level in request.walk())

@@ -8,15 +8,15 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from rainbow_sched.jobspecs.canonical import from_json, to_json
+from rainbow_sched.jobspecs.canonical import from_json
 from rainbow_sched.jobspecs.dialects.requirements import check_bounds
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.jobspecs.reading.arrays import ARRAY_LABEL, array_indices
 from rainbow_sched.jobspecs.registry import parse
 from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.errors import Invalid
-from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.model.job import MAX_DEPENDENCIES, MAX_LABELS, Delivery, Event, JobState, Terms
-from rainbow_sched.model.request import Request
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.pb.v2 import jobs_pb2
 from rainbow_sched.service.submission.new_jobs import Receipt
 from rainbow_sched.service.submission.submission import Submission
@@ -36,12 +36,11 @@ class SubmissionReader:
     """Parses specs and terms, with a cache by their text."""
 
     def __init__(self) -> None:
-        self._specs: OrderedDict[tuple[bool, str, str], tuple[Request, str, str]] = OrderedDict()
+        self._specs: OrderedDict[tuple[bool, str, str], tuple[PreparedRequest, str]] = OrderedDict()
         self._terms: OrderedDict[tuple[bytes, tuple[str, ...]], tuple[Terms, tuple[Dependency, ...]]] = OrderedDict()
-        self._opened = IdentityCache(opened)
 
-    def spec(self, spec: jobs_pb2.Spec) -> tuple[Request, str, str]:
-        """Return the request, its canonical JSON, and the submitted text (empty if it was canonical)."""
+    def spec(self, spec: jobs_pb2.Spec) -> tuple[PreparedRequest, str]:
+        """Return the request and the submitted text (empty if it was canonical)."""
         canonical = spec.canonical
         text = canonical or spec.text
         if not text:
@@ -56,14 +55,14 @@ class SubmissionReader:
                 check_bounds(request)
             else:
                 request, source = parse(text, dialect=spec.dialect or None), text
-            parsed = self._specs[key] = (request, to_json(request), source)
+            parsed = self._specs[key] = (prepare(request), source)
             if len(self._specs) > MAX_CACHED:
                 self._specs.popitem(last=False)
         return parsed
 
     def terms(self, message: jobs_pb2.Terms, by: Principal) -> tuple[Terms, tuple[Dependency, ...]]:
         """Return the terms and the dependencies; jobs with the same terms share one object."""
-        key = (message.SerializeToString(), self._opened(by))
+        key = (message.SerializeToString(), opened(by))
         parsed = self._terms.get(key)
         if parsed is None:
             parsed = terms_in(message, by), _dependencies(message)
@@ -76,14 +75,13 @@ class SubmissionReader:
 
 def submissions(reader: SubmissionReader, message: jobs_pb2.SubmitRequest, by: Principal) -> list[Submission]:
     """Return the submissions of a message: one, or one per index of an array."""
-    request, spec, source = reader.spec(message.spec)
+    request, source = reader.spec(message.spec)
     terms, waits_for = reader.terms(message.terms, by)
     common = Submission(
         owner=by.name,
         request=request,
-        spec=spec,
         source=source,
-        name=message.name or request.name,
+        name=message.name or request.request.name,
         terms=terms,
         client_token=message.client_token,
         waits_for=waits_for,

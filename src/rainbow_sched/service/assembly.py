@@ -14,7 +14,7 @@ from rainbow_sched.graphs.registry import open_backend
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Cluster
 from rainbow_sched.model.credential import CredentialKind, digest
-from rainbow_sched.model.request import Request
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.policies import installed
 from rainbow_sched.service.access.principals import REGISTRATION_META, CredentialResolver
 from rainbow_sched.service.agents.host_binding import nodes_of
@@ -119,7 +119,7 @@ async def _load_placements(core: Core, cluster: Cluster) -> None:
 
 def _placed(
     core: Core, cluster: str, stored: list[PlacedAttempt], reported: float
-) -> Iterator[tuple[str, Request, str, bool, tuple[str, ...]]]:
+) -> Iterator[tuple[str, PreparedRequest, str, bool, tuple[str, ...]]]:
     for job, token, created_at, spec, owner, nodes in stored:
         if spec is None:  # never offered again; a running attempt goes on uncounted
             log.error("job %d on %s: its stored request is damaged", job, cluster)

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rainbow_sched.jobspecs.canonical import from_json
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.errors import Unconfirmed
-from rainbow_sched.model.request import Request
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.policies import BUILT_IN, PolicyTable
 from rainbow_sched.service.access.groups import GroupCache
 from rainbow_sched.service.access.principals import CredentialResolver
@@ -27,6 +28,7 @@ from rainbow_sched.service.lifecycle import settle_stored, store_unsettled
 from rainbow_sched.service.maintenance.generations import GenerationHistory
 from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.scheduling.bids import BidCollector
+from rainbow_sched.service.scheduling.criteria import CriteriaCache
 from rainbow_sched.service.scheduling.pending import PendingJobs
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.submission.quota import Quota
@@ -61,7 +63,8 @@ class Core:
     unconfirmed_effects: list[Effects] = field(default_factory=list)  # of writes with unknown outcome
     quota: Quota = field(init=False)
     bidding: BidCollector = field(init=False)
-    _requests: dict[str, Request] = field(default_factory=dict)
+    criteria: CriteriaCache = field(default_factory=CriteriaCache)
+    _requests: dict[str, PreparedRequest] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.quota = Quota(self.settings.queued_per_owner)
@@ -142,13 +145,13 @@ class Core:
         if effects.output:
             self.notifier.notify(OUTPUT)
 
-    def request_of(self, spec: str) -> Request:
+    def request_of(self, spec: str) -> PreparedRequest:
         """Return the request that a stored canonical text describes; equal texts are parsed once."""
         request = self._requests.get(spec)
         if request is None:
             if len(self._requests) >= MAX_CACHED_REQUESTS:
                 self._requests.clear()
-            request = self._requests[spec] = from_json(spec)
+            request = self._requests[spec] = prepare(from_json(spec))
         return request
 
 

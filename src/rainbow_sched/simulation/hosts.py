@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.request import Equals, Group, Level, Request, Requirement, Task
 
 CORE_HOST = "n0"
@@ -12,8 +12,7 @@ DISK_HOSTS = ("d0", "d1", "d2")
 SUBSYSTEM = "io"
 _FAST = Requirement(SUBSYSTEM, (Equals("kind", "fast"),))
 _DISK = Level(type="node", requires=(_FAST,), inside=(Level(type="disk"),))
-DISK_REQUEST = Request(groups=(Group(levels=(_DISK,)),), tasks=(Task(command=("true",)),))
-DISK_SPEC = to_json(DISK_REQUEST)
+DISK_REQUEST = prepare(Request(groups=(Group(levels=(_DISK,)),), tasks=(Task(command=("true",)),)))
 
 
 def graph(cores: int) -> bytes:

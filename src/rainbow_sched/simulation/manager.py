@@ -16,7 +16,7 @@ from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import WRONG_NODES
 from rainbow_sched.simulation.fault_rates import FaultRates
 from rainbow_sched.simulation.ground_truth import ActualRun, GroundTruth
-from rainbow_sched.simulation.hosts import CORE_HOST, DISK_HOSTS, DISK_SPEC
+from rainbow_sched.simulation.hosts import CORE_HOST, DISK_HOSTS, DISK_REQUEST
 from rainbow_sched.simulation.loop import VirtualLoop
 from rainbow_sched.simulation.witness import Witness
 
@@ -93,7 +93,7 @@ class Manager:
         self.submissions += 1
         self.tags.add(offer.ref.tag)
         entry = ManagerJob(offer.ref, offer.name, f"{self.cluster}-{self.submissions}")
-        entry.wants_disk = offer.spec == DISK_SPEC
+        entry.wants_disk = offer.spec == DISK_REQUEST.text
         if self.binds:  # older agents ignore hosts
             entry.allowed = next((group.hosts for group in offer.hosts), ())
         if self.guards:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.errors import Conflict, NotFound, RainbowError, Unavailable
 from rainbow_sched.model.job import Hold, Job, JobState, Terms
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.model.request import Count, Group, Level, Request, Task
 from rainbow_sched.service.agents import offers
 from rainbow_sched.service.assembly import Service
@@ -20,7 +21,7 @@ from rainbow_sched.service.maintenance import restore
 from rainbow_sched.service.submission.new_jobs import Receipt
 from rainbow_sched.service.submission.submission import Submission
 from rainbow_sched.service.views import jobs
-from rainbow_sched.simulation.hosts import DISK_REQUEST, DISK_SPEC
+from rainbow_sched.simulation.hosts import DISK_REQUEST
 from rainbow_sched.simulation.loop import VirtualLoop
 from rainbow_sched.simulation.manager import FOR_EVER
 from rainbow_sched.simulation.network import Link
@@ -36,15 +37,14 @@ RETRY_SECONDS = 4.0  # until a call without an answer is repeated
 Work = Callable[[Service], Coroutine[Any, Any, Any]]
 
 
-def request_of(cores: int) -> Request:
+def request_of(cores: int) -> PreparedRequest:
     """Return a request for one node with `cores` cores."""
     level = Level(type="node", count=Count(1), inside=(Level(type="core", count=Count(cores)),))
-    return Request(groups=(Group(levels=(level,)),), tasks=(Task(command=("true",)),))
+    return prepare(Request(groups=(Group(levels=(level,)),), tasks=(Task(command=("true",)),)))
 
 
 REQUESTS = {cores: request_of(cores) for cores in (1, 2, 3, 4, TOO_LARGE)}
-SPECS = {cores: to_json(request) for cores, request in REQUESTS.items()}
-CORES = {spec: cores for cores, spec in SPECS.items()} | {DISK_SPEC: 0}
+CORES = {request.text: cores for cores, request in REQUESTS.items()} | {DISK_REQUEST.text: 0}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class Users:
 
         def answered(receipts: list[Receipt]) -> None:
             for submission, receipt in zip(batch, receipts, strict=True):
-                self.witness.submitted(owner, submission.client_token, receipt.id, submission.spec)
+                self.witness.submitted(owner, submission.client_token, receipt.id, submission.request.text)
                 if receipt.id not in self.known:
                     self.known.append(receipt.id)
 
@@ -104,7 +104,6 @@ class Users:
         return Submission(
             owner=owner,
             request=DISK_REQUEST if wants_disk else REQUESTS[cores],
-            spec=DISK_SPEC if wants_disk else SPECS[cores],
             name=FOR_EVER if self.rng.random() < 0.1 else "short",
             terms=self._terms(patient=self.rng.random() < 0.1),
             client_token=f"t{self.tokens}" if named else "",

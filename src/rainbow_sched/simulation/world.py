@@ -20,7 +20,7 @@ from rainbow_sched.simulation.agent import LIMITS, SimAgent
 from rainbow_sched.simulation.disk import Disk
 from rainbow_sched.simulation.fault_rates import NO_FAULTS, FaultRates, draw_rates
 from rainbow_sched.simulation.ground_truth import GroundTruth
-from rainbow_sched.simulation.hosts import DISK_HOSTS, DISK_SPEC, SUBSYSTEM, graph, subsystem
+from rainbow_sched.simulation.hosts import DISK_HOSTS, DISK_REQUEST, SUBSYSTEM, graph, subsystem
 from rainbow_sched.simulation.invariants import RULES, SLACK
 from rainbow_sched.simulation.loop import VirtualLoop
 from rainbow_sched.simulation.manager import Manager
@@ -92,7 +92,7 @@ class World:
             steady=not self.initial_rates.clock_jump,
             capacity={} if bids else shapes,
             cores_of=lambda job: CORES[job.spec] if job.terms.deadline is None else 0,  # a deadline needs bids, too
-            hosts_of=lambda job, cluster: self.fast[cluster] if job.spec == DISK_SPEC else (),
+            hosts_of=lambda job, cluster: self.fast[cluster] if job.spec == DISK_REQUEST.text else (),
             run_lease=RUN_LEASE,
             overdue=self._overdue,
             kept_waiting=self._kept_waiting,

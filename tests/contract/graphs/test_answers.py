@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from rainbow_sched.graphs.backend import GraphBackend
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.graph import Graph, Mark, Subsystem, Vertex
 from rainbow_sched.model.match import Fit
 from rainbow_sched.model.request import Count, Equals, Level, Request, Requirement, Runs, Within
@@ -227,8 +228,8 @@ def test_every_backend_gives_the_same_answer(backend: GraphBackend, name: str) -
         backend.put_subsystem("c", a_subsystem(case.graph, subsystem, hung))
     backend.mark("c", case.marks)
     backend.use("c", case.used)
-    assert backend.match(case.request).fit("c") is case.expected
-    [explanation] = backend.explain(case.request)
+    assert backend.match(prepare(case.request)).fit("c") is case.expected
+    [explanation] = backend.explain(prepare(case.request))
     assert explanation.verdict.fit is case.expected
     assert bool(explanation.reasons) is (case.expected is not NOW)
 
@@ -243,4 +244,6 @@ def test_a_tree_of_requirements_ties_what_is_below_to_what_is_above(backend: Gra
     backend.put_subsystem("x", tree)
     for inner, expected in (("ucx", NOW), ("ofi", NEVER)):
         below = Requirement("soft", (Equals("name", inner),))
-        assert backend.match(wants(Requirement("soft", (Equals("name", "mpi"),), (below,)))).fit("x") is expected
+        assert (
+            backend.match(prepare(wants(Requirement("soft", (Equals("name", "mpi"),), (below,))))).fit("x") is expected
+        )

@@ -6,6 +6,7 @@ from itertools import product
 from random import Random
 
 from rainbow_sched.graphs.backend import GraphBackend
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.request import Requirement, Scalar, Within
 from tests.support.graph_builders import a_graph, a_level, a_request, a_subsystem, slots
 
@@ -39,7 +40,7 @@ def test_every_backend_answers_ranges_as_lists_of_numbers_compare(backend: Graph
         low, high = (None if one is None else ".".join(map(str, one)) for one in (least, most))
         asked = a_request(slots(1, a_level("core", 1), requires=(Requirement("soft", (Within("value", low, high),)),)))
         known = {name for name, value in values.items() if meets(value, least, most)}
-        assert set(backend.match(asked).ever) == known, (low, high)
+        assert set(backend.match(prepare(asked)).ever) == known, (low, high)
 
 
 VALUES: tuple[Scalar, ...] = ("gcc", True, "-3", "7", "v7.5", 7, 7.5, -3)
@@ -69,4 +70,4 @@ def test_every_backend_compares_each_kind_of_value_with_each_kind_of_bound(backe
             continue
         asked = a_request(slots(1, a_level("core", 1), requires=(Requirement("soft", (Within("value", low, high),)),)))
         known = {name for name, value in values.items() if is_in_order(low, value) and is_in_order(value, high)}
-        assert set(backend.match(asked).ever) == known, (low, high)
+        assert set(backend.match(prepare(asked)).ever) == known, (low, high)

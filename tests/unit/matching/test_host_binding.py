@@ -7,6 +7,7 @@ from random import Random
 
 from rainbow_sched.graphs.cypher.backend import CypherBackend
 from rainbow_sched.graphs.memory import MemoryBackend
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.graph import Graph, Subsystem
 from rainbow_sched.model.match import Fit
@@ -74,7 +75,7 @@ def a_backend(graph: Graph, subsystems: list[Subsystem], rules: NodeRules) -> Me
 @over_seeds(800)
 def test_a_request_is_bound_to_the_hosts_where_the_manager_cannot_go_wrong(seed: int) -> None:
     _, graph, subsystems, request, rules = a_case(seed)
-    found = a_backend(graph, subsystems, rules).binding("c", request)
+    found = a_backend(graph, subsystems, rules).binding("c", prepare(request))
     expected = oracle.binding(graph, request, subsystems, rules)
     world = oracle.World(graph)
     if any(level.type not in graph.types and not world.stands_in(level) for level in request.walk()):
@@ -96,15 +97,15 @@ def test_a_request_fits_exactly_where_its_binding_leaves_room(seed: int) -> None
     rng, graph, subsystems, request, rules = a_case(seed)
     marks, used = graph_builders.random_marks(rng, graph), graph_builders.random_use(rng, graph)
     backend = a_backend(graph, subsystems, rules)
-    backend.match(request)  # kept, and repaired after each change
+    backend.match(prepare(request))  # kept, and repaired after each change
     backend.mark("c", marks)
     backend.use("c", used)
     ever = oracle.fits(graph, request, subsystems, now=False, rules=rules)
     now = oracle.fits(graph, request, subsystems, marks, used, rules=rules)
-    found = backend.match(request).fit("c")
+    found = backend.match(prepare(request)).fit("c")
     if ever is not None and now is not None:
         assert found is (Fit.NOW if now else Fit.LATER if ever else Fit.NEVER)
-    [explained] = backend.explain(request)
+    [explained] = backend.explain(prepare(request))
     assert explained.verdict.fit is found
     assert bool(explained.reasons) is (found is not Fit.NOW)
 
@@ -113,8 +114,8 @@ def test_a_request_fits_exactly_where_its_binding_leaves_room(seed: int) -> None
 def test_what_is_placed_lies_within_the_binding(seed: int) -> None:
     _, graph, subsystems, request, rules = a_case(seed)
     backend = a_backend(graph, subsystems, rules)
-    binding = backend.binding("c", request)
-    if not backend.place("c", "job", request):
+    binding = backend.binding("c", prepare(request))
+    if not backend.place("c", "job", prepare(request)):
         return
     assert not binding.impossible
     allowed = {entry.group: set(entry.hosts) for entry in binding.hosts}
@@ -125,7 +126,7 @@ def test_what_is_placed_lies_within_the_binding(seed: int) -> None:
     if len(request.groups) == len(allowed) and not alone_in:
         assert hosts <= set().union(*allowed.values())
     expected = oracle.binding(graph, request, subsystems, rules)
-    for entry in backend.concrete_hosts("c", request, "job"):
+    for entry in backend.concrete_hosts("c", prepare(request), "job"):
         assert all(set(entry.hosts) <= part for part in expected.get(entry.group, ())), "whichever part gets a host"
 
 
@@ -140,9 +141,9 @@ def test_the_database_gives_the_same_answers(seed: int) -> None:
     DATABASE.set_node_rules("c", rules)
     for subsystem in subsystems:
         DATABASE.put_subsystem("c", subsystem)
-    assert DATABASE.binding("c", request) == memory.binding("c", request)
-    assert DATABASE.place("c", "job", request) is memory.place("c", "job", request)
-    assert DATABASE.concrete_hosts("c", request, "job") == memory.concrete_hosts("c", request, "job")
-    assert list(DATABASE.match(request)) == list(memory.match(request))
-    found = [[each.to_json() for each in backend.explain(request)] for backend in (DATABASE, memory)]
+    assert DATABASE.binding("c", prepare(request)) == memory.binding("c", prepare(request))
+    assert DATABASE.place("c", "job", prepare(request)) is memory.place("c", "job", prepare(request))
+    assert DATABASE.concrete_hosts("c", prepare(request), "job") == memory.concrete_hosts("c", prepare(request), "job")
+    assert list(DATABASE.match(prepare(request))) == list(memory.match(prepare(request)))
+    found = [[each.to_json() for each in backend.explain(prepare(request))] for backend in (DATABASE, memory)]
     assert found[0] == found[1]

@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.request import Requirement, Within
 from rainbow_sched.pb.v2 import jobs_pb2
 from rainbow_sched.service.submission.submission import Submission
@@ -40,7 +41,7 @@ async def test_a_word_as_a_bound_is_refused(tmp_path: Path, call: str, spec: job
 async def test_a_job_that_was_stored_with_such_a_bound_is_read_and_shown_as_before(tmp_path: Path) -> None:
     async with a_service(tmp_path) as service:
         await with_cluster(service, "east")
-        [made] = await submit(service, Submission(owner="ana", request=WORD, spec=to_json(WORD), name="old"))
+        [made] = await submit(service, Submission(owner="ana", request=prepare(WORD), name="old"))
     async with a_service(tmp_path) as service:
         await service.scheduling_loop.decide_pending()
         view = await jobs.get(service.core, made.id, ADMIN)

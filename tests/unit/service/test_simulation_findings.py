@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pytest
 
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.errors import Conflict, Unavailable
@@ -338,7 +339,7 @@ async def test_an_agent_with_another_journal_cannot_say_that_an_attempt_never_ra
 async def test_a_job_given_to_a_full_cluster_takes_what_becomes_free_there(tmp_path: Path) -> None:
     async with a_service(tmp_path) as service:
         await with_cluster(service, "east", nodes=1, cores=4)
-        fleet, request = service.core.fleet, a_request(cores=3)
+        fleet, request = service.core.fleet, prepare(a_request(cores=3))
         fleet.place("east", "first", request, "ana")
         fleet.place("east", "later", request, "ana")
         fleet.release("east", "first")

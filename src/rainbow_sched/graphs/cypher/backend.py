@@ -20,18 +20,17 @@ from rainbow_sched.graphs.cypher.engine import CypherEngine, open_engine
 from rainbow_sched.matching.explain.cluster_view import ClusterView
 from rainbow_sched.matching.explain.explanation import Explainer
 from rainbow_sched.matching.fit.fit import Fitter
-from rainbow_sched.matching.fit.levels import Planner
+from rainbow_sched.matching.fit.levels import Plan, Planner
 from rainbow_sched.matching.fit.placement import place
-from rainbow_sched.matching.index.answer_cache import RequestIds
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.hierarchy import Structure
 from rainbow_sched.matching.structure.shapes import Shape, Shapes
-from rainbow_sched.model.binding import UNBOUND, Binding, GroupHosts, NodeRules, may_bind
+from rainbow_sched.model.binding import UNBOUND, Binding, GroupHosts, NodeRules
 from rainbow_sched.model.errors import AlreadyExists, NotFound
 from rainbow_sched.model.graph import Graph, Mark, Subsystem
-from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.model.match import Explanation, Matches
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.model.request import Request
 from rainbow_sched.model.versions import runs
 
@@ -46,12 +45,11 @@ class CypherBackend:
     def __init__(self, engine: CypherEngine | None = None, **options: str) -> None:
         """Open the database and read the versions of its clusters."""
         self._engine = engine or open_engine(options)
-        self._key_of = IdentityCache(RequestIds().number)
         self._lock = threading.RLock()  # one connection, one query at a time
         self._versions: dict[str, int] = {row[0]: row[1] for row in self._engine.run(queries.CLUSTERS)}
         self._version = max(self._versions.values(), default=0)
         self._rules: dict[str, NodeRules] = {}  # set again after each start
-        self._bindings: dict[str, OrderedDict[int, Binding]] = {}  # by cluster, until its graphs or rules change
+        self._bindings: dict[str, OrderedDict[str, Binding]] = {}  # by cluster, until its graphs or rules change
 
     @property
     def version(self) -> int:
@@ -111,7 +109,7 @@ class CypherBackend:
         with self._change(cluster):
             writer.write_use(self._engine, cluster, used)
 
-    def place(self, cluster: str, key: str, request: Request, hosts: Sequence[str] = ()) -> bool:
+    def place(self, cluster: str, key: str, request: PreparedRequest, hosts: Sequence[str] = ()) -> bool:
         """Subtract a placed job from *now*; return False if only a part of it fits."""
         self._known(cluster)
         with self._change(cluster):
@@ -119,7 +117,7 @@ class CypherBackend:
             state = self._whole(cluster, facts)
             if key in state.placed:
                 raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
-            plan = Planner(request).plan(state.fold.structure.units)
+            plan = _plan(state, request)
             barred = _bound(state, request, facts).barred
             within = state.hosts_named(hosts) if hosts else None
             found = place(state.fold, plan, facts, state.taken.column(), state.unavailable, None, barred, within)
@@ -147,41 +145,41 @@ class CypherBackend:
             else:
                 self._rules[cluster] = rules
 
-    def binding(self, cluster: str, request: Request) -> Binding:
+    def binding(self, cluster: str, request: PreparedRequest) -> Binding:
         """Return the hosts that the request may run on, by the whole graph."""
         self._known(cluster)
-        if cluster not in self._rules or not may_bind(request):
+        if cluster not in self._rules or not request.may_bind:
             return UNBOUND
         kept = self._bindings.setdefault(cluster, OrderedDict())
-        key = self._key_of(request)
-        known = kept.get(key)
+        known = kept.get(request.match_key)
         if known is None:
-            known = kept[key] = self._bound_of(cluster, request)[0].binding
+            known = kept[request.match_key] = self._bound_of(cluster, request)[0].binding
             if len(kept) > MAX_CACHED_BINDINGS:
                 kept.popitem(last=False)
         return known
 
-    def concrete_hosts(self, cluster: str, request: Request, key: str = "") -> tuple[GroupHosts, ...]:
+    def concrete_hosts(self, cluster: str, request: PreparedRequest, key: str = "") -> tuple[GroupHosts, ...]:
         """Return the hosts of one complete placement within the binding."""
         bound, state, facts = self._bound_of(cluster, request)
         if state.rules is None:
             return ()
-        return state.concrete_hosts(bound, Planner(request).plan(state.fold.structure.units), facts, key)
+        return state.concrete_hosts(bound, _plan(state, request), facts, key)
 
-    def _bound_of(self, cluster: str, request: Request) -> tuple[ClusterBinding, ClusterState, Facts]:
+    def _bound_of(self, cluster: str, request: PreparedRequest) -> tuple[ClusterBinding, ClusterState, Facts]:
         self._known(cluster)
         facts = Facts(runs)
         with self._lock:
             state = self._whole(cluster, facts)
         return _bound(state, request, facts), state, facts
 
-    def _ready(self, names: tuple[str, ...], request: Request) -> Iterator[tuple[ClusterState, Fitter]]:
+    def _ready(self, names: tuple[str, ...], prepared: PreparedRequest) -> Iterator[tuple[ClusterState, Fitter]]:
         """Iterate over the clusters in order, each with its matcher.
 
         The database evaluates the requirements. A cluster with node rules is read completely, as the vertices that
         do not meet a requirement count, too.
         """
-        ruled = {name for name in names if name in self._rules} if self._rules and may_bind(request) else set[str]()
+        request = prepared.request
+        ruled = {name for name in names if name in self._rules} if prepared.may_bind else set[str]()
         facts = Facts(runs)
         judge = reader.RequirementEvaluator(self._engine, request)
         fitter = Fitter(judge.request, facts)
@@ -195,13 +193,13 @@ class CypherBackend:
             else:
                 yield next(plain), fitter
 
-    def match(self, request: Request, clusters: Collection[str] | None = None) -> Matches:
+    def match(self, request: PreparedRequest, clusters: Collection[str] | None = None) -> Matches:
         """Return which of the clusters the request fits now, later or never."""
         names = self._asked(clusters)
         seen: dict[str, tuple[Fitter, Fold, Shape, Shape]] = {}
         now, ever, unknown = [], [], []
         for at, (state, fitter) in enumerate(self._ready(names, request)):
-            shape_now, shape_ever = _shapes(state, request)
+            shape_now, shape_ever = _shapes(state, request.request)
             seen[state.name] = (fitter, state.fold, shape_now, shape_ever)
             can = fitter.answer(state.fold, shape_ever).fits
             does = can if shape_now is shape_ever or not can else fitter.answer(state.fold, shape_now).fits
@@ -218,16 +216,16 @@ class CypherBackend:
 
         return Matches(names, now, ever, unknown, count)
 
-    def explain(self, request: Request, clusters: Collection[str] | None = None) -> list[Explanation]:
+    def explain(self, request: PreparedRequest, clusters: Collection[str] | None = None) -> list[Explanation]:
         """Match with reasons, smallest changes and met requirements."""
         found = []
         for verdict in self.match(request, clusters):
             facts = Facts(runs)  # of this cluster alone, which is read again
             with self._lock:
                 state = self._whole(verdict.cluster, facts)
-            rules = state.rules if may_bind(request) else None
-            explainer = Explainer(request, facts, rules)
-            now, ever = _shapes(state, request)
+            rules = state.rules if request.may_bind else None
+            explainer = Explainer(request.request, facts, rules)
+            now, ever = _shapes(state, request.request)
             mixed = _bound(state, request, facts).binding.mixed
             found.append(explainer.explain(verdict, ClusterView(state.fold, now, ever, state.shape_of), mixed))
         return found
@@ -308,7 +306,11 @@ def _shapes(state: ClusterState, request: Request) -> tuple[Shape, Shape]:
     return state.now(), state.fold.root
 
 
-def _bound(state: ClusterState, request: Request, facts: Facts) -> ClusterBinding:
-    if state.rules is None or not may_bind(request):
+def _plan(state: ClusterState, request: PreparedRequest) -> Plan:
+    return Planner(request.request).plan(state.fold.structure.units)
+
+
+def _bound(state: ClusterState, request: PreparedRequest, facts: Facts) -> ClusterBinding:
+    if state.rules is None or not request.may_bind:
         return ClusterBinding()
-    return state.bound(0, request, Planner(request).plan(state.fold.structure.units), facts)  # read anew: one request
+    return state.bound(request.match_key, _plan(state, request), facts)

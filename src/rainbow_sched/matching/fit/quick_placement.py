@@ -41,8 +41,8 @@ class Placer:
     """Place one request on any cluster."""
 
     def __init__(self, request: Request) -> None:
-        self._planner = Planner(request)
-        self._known: dict[int, tuple[Plan, Quick | Anywhere | None]] = {}  # by the kind of structure
+        self.planner = Planner(request)
+        self._forms: dict[int, tuple[Plan, Quick | Anywhere | None]] = {}  # by the kind of structure
 
     def place(
         self,
@@ -59,10 +59,10 @@ class Placer:
         Only requests without a quick form have `barred` vertices.
         """
         structure = fold.structure
-        known = self._known.get(structure.kind)
+        known = self._forms.get(structure.kind)
         if known is None:
-            plan = self._planner.plan(structure.units)
-            known = self._known[structure.kind] = (plan, read_quick(plan, structure))
+            plan = self.planner.plan(structure.units)
+            known = self._forms[structure.kind] = (plan, read_quick(plan, structure))
         plan, quick = known
         if quick is None or within is not None:
             return place(fold, plan, facts, taken, unavailable, hints, barred, within)

@@ -1,4 +1,4 @@
-"""Cache of answers by request, and the log of changes that invalidates them."""
+"""Cache of requests with their answers, and the log of changes that invalidates the answers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import TypeAlias
 
 import numpy as np
 
+from rainbow_sched.matching.fit.quick_placement import Placer
 from rainbow_sched.matching.index.index import FleetAnswer
+from rainbow_sched.matching.index.request_form import read_forms
 from rainbow_sched.matching.index.tables import Floats, Mask
-from rainbow_sched.matching.structure.facts import value_types
+from rainbow_sched.model.binding import HOST
 from rainbow_sched.model.match import Matches
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.model.request import Request
 
-MAX_CACHED_ANSWERS = 4096
+MAX_CACHED_REQUESTS = 4_096
 MAX_REPAIRED_CLUSTERS = 48  # changed clusters up to which a cached answer is repaired instead of recomputed
 LOG_LENGTH = 512
 FREED = -1  # a change that only freed resources
@@ -154,59 +157,50 @@ class CachedAnswer:
         self.now[number] = bool(now)
 
 
+class CachedRequest:
+    """What is kept of one request: its forms for the index, how to place it, and its last answer."""
+
+    __slots__ = ("answer", "forms", "placer", "request", "requires_inside")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.forms = read_forms(request)
+        self.placer = Placer(request)
+        # Something is required below the level of hosts, where a host can be mixed.
+        self.requires_inside = any(level.requires and level.type != HOST for level in request.walk())
+        self.answer: CachedAnswer | None = None
+
+
 class AnswerCache:
-    """LRU cache of answers by request id."""
+    """Requests with their answers, by match key; the least recently used ones are dropped."""
 
     def __init__(self) -> None:
         self.changes = ChangeLog()
-        self._kept: OrderedDict[int, CachedAnswer] = OrderedDict()
+        self._requests: OrderedDict[str, CachedRequest] = OrderedDict()
 
-    def get(self, key: int) -> tuple[CachedAnswer | None, Stale]:
-        """Return the cached answer and the clusters to match again; None if there is no valid answer."""
-        kept, changes = self._kept.get(key), self.changes
-        if kept is None or kept.version == changes.version:
-            return kept, NONE
-        if kept.room is not None:
-            if kept.room.holds(changes):
-                kept.version = changes.version
-                return kept, NONE
-            del self._kept[key]
-            return None, NONE
-        stale = changes.since(kept.version)
-        if stale is None or len(stale) > MAX_REPAIRED_CLUSTERS or max(stale) >= len(kept.ever):
-            del self._kept[key]
-            return None, NONE
-        return kept, stale
+    def of(self, request: PreparedRequest) -> CachedRequest:
+        """Return the entry of a request."""
+        key = request.match_key
+        cached = self._requests.get(key)
+        if cached is None:
+            cached = self._requests[key] = CachedRequest(request.request)
+            if len(self._requests) > MAX_CACHED_REQUESTS:
+                self._requests.popitem(last=False)
+        else:
+            self._requests.move_to_end(key)
+        return cached
 
-    def keep(self, key: int, kept: CachedAnswer) -> None:
-        """Store an answer for the current version."""
-        kept.version = self.changes.version
-        self._kept[key] = kept
-        self._kept.move_to_end(key)
-        if len(self._kept) > MAX_CACHED_ANSWERS:
-            self._kept.popitem(last=False)
-
-
-class RequestIds:
-    """Give requests that matching cannot tell apart the same number."""
-
-    def __init__(self) -> None:
-        self._known: dict[object, int] = {}
-        self._next = 0
-
-    def number(self, request: Request) -> int:
-        """Return the number of a request."""
-        if len(self._known) >= MAX_CACHED_ANSWERS:
-            self._known.clear()  # numbers are never reused
-        found = self._known.setdefault(_asked(request), self._next)
-        self._next += found == self._next
-        return found
-
-
-def _asked(request: Request) -> object:
-    """Return everything that matching depends on, as a key."""
-    types = value_types(request.requires)
-    for level in request.walk():
-        if level.requires:
-            types += value_types(level.requires)
-    return (request.groups, request.requires, request.hosts, request.not_hosts, request.properties, types)
+    def stale(self, answer: CachedAnswer) -> Stale | None:
+        """Return the clusters to match again before the answer can be used; None if it must be computed anew."""
+        changes = self.changes
+        if answer.version == changes.version:
+            return NONE
+        if answer.room is not None:
+            if not answer.room.holds(changes):
+                return None
+            answer.version = changes.version
+            return NONE
+        stale = changes.since(answer.version)
+        if stale is None or len(stale) > MAX_REPAIRED_CLUSTERS or max(stale) >= len(answer.ever):
+            return None
+        return stale

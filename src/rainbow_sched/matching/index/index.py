@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rainbow_sched.matching.index.request_form import RequestForm, read_forms
+from rainbow_sched.matching.index.request_form import RequestForm, RequestForms
 from rainbow_sched.matching.index.rows import ClusterRows, StateDelta, VertexState, around, offer
 from rainbow_sched.matching.index.slots import slots_in
 from rainbow_sched.matching.index.suffix_counts import suffix_of
@@ -16,8 +16,7 @@ from rainbow_sched.matching.index.types import TypeTraits, traits_of
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts, value_types
 from rainbow_sched.matching.structure.shapes import multiplicities
-from rainbow_sched.model.identity_cache import IdentityCache
-from rainbow_sched.model.request import Request, Requirement
+from rainbow_sched.model.request import Requirement
 
 MAX_CACHED_MASKS = 4096
 
@@ -71,7 +70,6 @@ class FleetIndex:
         self.moved: dict[str, HostTable] = {}  # difference between now and ever
         self.kinds = TypeTraits()
         self._rows: dict[int, ClusterRows] = {}
-        self._read_forms = IdentityCache(read_forms)
         self._masks: dict[object, tuple[int, int, Mask]] = {}
 
     def put(self, cluster: int, fold: Fold) -> None:
@@ -101,10 +99,10 @@ class FleetIndex:
             rows = self._rows[cluster] = ClusterRows(cluster, fold, self.moved)
         rows.change(state, changed)
 
-    def answer(self, request: Request) -> FleetAnswer:
+    def answer(self, request: RequestForms) -> FleetAnswer:
         """Return where the request fits, and where the tables are not exact."""
-        forms, exact = self._read_forms(request)
-        unsure = ClusterMask(None if exact else np.ones(self.kinds.size, np.bool_))
+        forms = request.forms
+        unsure = ClusterMask(None if request.exact else np.ones(self.kinds.size, np.bool_))
         now, ever, room, by_units = self._form(forms[0], unsure)
         for form in forms[1:]:
             form_now, form_ever, *_ = self._form(form, unsure)
@@ -117,11 +115,10 @@ class FleetIndex:
             now, ever = now & met, ever & met
         return FleetAnswer(now, ever, unsure.mask, None if unsure.mask is not None else room, forms[0].count, by_units)
 
-    def slots(self, request: Request) -> SlotCounts | None:
+    def slots(self, request: RequestForms) -> SlotCounts | None:
         """Return how much of the one top-level resource fits each cluster; None if the tables are not exact."""
-        forms, exact = self._read_forms(request)
-        form = forms[0]
-        if not exact or len(forms) > 1 or not form.host or form.wrappers or form.abstract:
+        form = request.forms[0]
+        if not request.exact or len(request.forms) > 1 or not form.host or form.wrappers or form.abstract:
             return None
         unsure = ClusterMask()
         self._form(form, unsure)

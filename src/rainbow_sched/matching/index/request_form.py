@@ -38,8 +38,17 @@ class RequestForm:
     exact: bool = True  # False: the request asks for more
 
 
-def read_forms(request: Request) -> tuple[tuple[RequestForm, ...], bool]:
-    """Return a form for each top-level resource, and whether they express the whole request."""
+@dataclass(frozen=True, slots=True)
+class RequestForms:
+    """A form for each top-level resource, and what is required of the whole cluster."""
+
+    forms: tuple[RequestForm, ...]
+    exact: bool  # True: the forms express the whole request
+    requires: tuple[Requirement, ...] = ()
+
+
+def read_forms(request: Request) -> RequestForms:
+    """Return the forms of a request."""
     forms = tuple(_form(level) for group in request.groups for level in group.levels)
     plain = not (request.hosts or request.not_hosts or request.properties)
     exact = plain and all(form.exact for form in forms)
@@ -48,7 +57,7 @@ def read_forms(request: Request) -> tuple[tuple[RequestForm, ...], bool]:
         exact = len(types) == len(set(types)) and not any(
             form.exclusive or any(need.exclusive for need in form.needs) for form in forms
         )
-    return forms, exact
+    return RequestForms(forms, exact, request.requires)
 
 
 def _need(level: Level, times: int = 1) -> Need:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-from rainbow_sched.model.candidate import Demand
 from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.pb.v2 import jobs_pb2, jobs_pb2_grpc
@@ -37,11 +36,11 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         return jobs_pb2.SubmitBatchResponse(jobs=[codec.receipt_out(receipt) for receipt in receipts])
 
     async def Plan(self, request: jobs_pb2.PlanRequest, context: Any) -> jobs_pb2.PlanResponse:
-        ask_request, spec, _ = self._reader.spec(request.spec)
+        prepared, _ = self._reader.spec(request.spec)
         by = self._deciding_caller()
         terms = codec.terms_in(request.terms, by)
         seed = self._core.ids.seed()
-        ask = PlacementQuery(request=ask_request, spec=spec, terms=terms, owner=by.name, seed=seed, show_slots=True)
+        ask = PlacementQuery(request=prepared, terms=terms, owner=by.name, seed=seed, show_slots=True)
         plan = await explanation.plan(self._service.scheduling_loop, ask, reasons=request.reasons)
         return jobs_pb2.PlanResponse(decision=plan.decision.to_json(), explanations=plan.explanations)
 
@@ -100,4 +99,4 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         return by
 
     def _nodes(self, view: jobs.JobWithAttempt) -> int:
-        return Demand.of(self._core.request_of(view.job.spec)).nodes
+        return self._core.request_of(view.job.spec).demand.nodes

@@ -6,8 +6,8 @@ import json
 import uuid
 from typing import Any
 
-from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.jobspecs.dialects.nextgen_writer import to_nextgen
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.jobspecs.registry import parse
 from rainbow_sched.model.decision import Chosen
 from rainbow_sched.model.errors import Impossible, Invalid
@@ -70,7 +70,6 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
         submission = self._submission(request)
         ask = PlacementQuery(
             request=submission.request,
-            spec=submission.spec,
             terms=submission.terms,
             owner=submission.owner,
             seed=self._core.ids.seed(),
@@ -111,8 +110,7 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
         )
         return Submission(
             owner=by.name,
-            request=parsed,
-            spec=to_json(parsed),
+            request=prepare(parsed),
             source=request.jobspec,
             name=request.name or parsed.name,
             terms=terms,
@@ -125,7 +123,7 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
         taken = await offers.receive(self._core, request.cluster, limit)
         answer = rainbow_pb2.ReceiveJobsResponse(request_id=_id())
         for _, job in taken:
-            answer.jobs[job.id] = _as_received(job, self._core.request_of(job.spec))
+            answer.jobs[job.id] = _as_received(job, self._core.request_of(job.spec).request)
         if taken:
             answer.status = rainbow_pb2.ReceiveJobsResponse.REQUEST_JOBS_SUCCESS
         return answer
@@ -148,7 +146,7 @@ class GraphHandler(memory_pb2_grpc.MemoryGraphServicer):
     async def Satisfy(self, request: memory_pb2.SatisfyRequest, context: Any) -> memory_pb2.SatisfyResponse:
         if request.matcher not in ("", "match"):
             raise Invalid(f"did not find algorithm named {request.matcher}; there is one, match")
-        wanted = parse(request.payload)
+        wanted = prepare(parse(request.payload))
         by, closed = caller(), self._core.fleet.closed()
         seen = [name for name in self._core.fleet.names() if visible_to(self._core, by, name)]
         open_names = [name for name in seen if name not in closed]

@@ -11,8 +11,9 @@ from rainbow_sched.model.errors import Invalid, RainbowError
 from rainbow_sched.model.group_merge import merge_groups
 from rainbow_sched.model.hostlist import expand
 from rainbow_sched.model.match import Fit
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.model.reasons import MixedHosts
-from rainbow_sched.model.request import Level, Request
+from rainbow_sched.model.request import Level
 from rainbow_sched.service.clusters.fleet import Fleet
 
 MAX_HOSTLIST_CHARS = 256 * 1024  # of a report
@@ -39,9 +40,9 @@ class BoundOffer:
 UNBOUND_OFFER = BoundOffer()
 
 
-def clusters_without_binding(fleet: Fleet, request: Request) -> dict[str, tuple[Fit, str]]:
+def clusters_without_binding(fleet: Fleet, request: PreparedRequest) -> dict[str, tuple[Fit, str]]:
     """Return the clusters where the request is bound to hosts and the agent cannot enforce that."""
-    if not fleet.without_binding or not fleet.may_bind(request):
+    if not fleet.without_binding or not request.may_bind:
         return {}
     found = {}
     for name in sorted(fleet.without_binding):
@@ -51,9 +52,9 @@ def clusters_without_binding(fleet: Fleet, request: Request) -> dict[str, tuple[
     return found
 
 
-def clusters_limited_to_one_group(fleet: Fleet, request: Request) -> dict[str, tuple[Fit, str]]:
+def clusters_limited_to_one_group(fleet: Fleet, request: PreparedRequest) -> dict[str, tuple[Fit, str]]:
     """Return the clusters whose manager cannot run several groups, as reported by their agents."""
-    if len(request.groups) == 1:
+    if len(request.request.groups) == 1:
         return {}
     found = {}
     for name in fleet.names():
@@ -63,25 +64,27 @@ def clusters_limited_to_one_group(fleet: Fleet, request: Request) -> dict[str, t
             continue
         why = rules.one_group
         if rules.merges:
-            why = merge_groups(request, _hosts_by_group(fleet, name, request)).refusal
+            why = merge_groups(request.request, _hosts_by_group(fleet, name, request)).refusal
             why = f"{rules.one_group}, and {why}" if why else ""
         if why:
-            found[name] = (Fit.NEVER, f"the job has {len(request.groups)} groups of resources; {why}")
+            found[name] = (Fit.NEVER, f"the job has {len(request.request.groups)} groups of resources; {why}")
     return found
 
 
-def _hosts_by_group(fleet: Fleet, cluster: str, request: Request) -> dict[int, tuple[str, ...]]:
+def _hosts_by_group(fleet: Fleet, cluster: str, request: PreparedRequest) -> dict[int, tuple[str, ...]]:
     """Return the hosts that an offer to a one-group agent would carry."""
-    if not fleet.may_bind(request):
+    if not request.may_bind:
         return {}
     binding = fleet.graphs.binding(cluster, request)
     hosts = binding.hosts if binding.uniform else fleet.graphs.concrete_hosts(cluster, request)
     return {entry.group: entry.hosts for entry in hosts}
 
 
-def clusters_without_placement(fleet: Fleet, request: Request, names: Iterable[str]) -> dict[str, tuple[Fit, str]]:
+def clusters_without_placement(
+    fleet: Fleet, request: PreparedRequest, names: Iterable[str]
+) -> dict[str, tuple[Fit, str]]:
     """Return the clusters where the parts of a group need different hosts, which no offer can express."""
-    if not fleet.may_bind(request) or not has_several_parts(request):
+    if not request.may_bind or not has_several_parts(request):
         return {}
     return {
         name: (Fit.NEVER, PARTS_NEED_DIFFERENT_HOSTS)
@@ -90,9 +93,9 @@ def clusters_without_placement(fleet: Fleet, request: Request, names: Iterable[s
     }
 
 
-def has_several_parts(request: Request) -> bool:
+def has_several_parts(request: PreparedRequest) -> bool:
     """Return True if a group of the request has several parts, which may need different hosts."""
-    return any(_levels_have_parts(group.levels) for group in request.groups)
+    return any(_levels_have_parts(group.levels) for group in request.request.groups)
 
 
 def _levels_have_parts(levels: tuple[Level, ...]) -> bool:
@@ -100,20 +103,22 @@ def _levels_have_parts(levels: tuple[Level, ...]) -> bool:
     return len(levels) > 1 or any(level.type != HOST and _levels_have_parts(level.inside) for level in levels)
 
 
-def mixed_reason(fleet: Fleet, cluster: str, request: Request) -> str:
+def mixed_reason(fleet: Fleet, cluster: str, request: PreparedRequest) -> str:
     """Return why the request would fit if the manager could be given more constraints; else empty."""
-    if not fleet.may_bind(request) or not fleet.graphs.binding(cluster, request).mixed:
+    if not request.may_bind or not fleet.graphs.binding(cluster, request).mixed:
         return ""
     [explained] = fleet.graphs.explain(request, [cluster])
     return "; ".join(reason.sentence() for reason in explained.reasons if reason.tag == MixedHosts.tag)
 
 
-def bound_offer(fleet: Fleet, cluster: str, request: Request, rules: NodeRules | None, fence: str = "") -> BoundOffer:
+def bound_offer(
+    fleet: Fleet, cluster: str, request: PreparedRequest, rules: NodeRules | None, fence: str = ""
+) -> BoundOffer:
     """Return what an offer carries to an agent that announced `rules` (None: nothing).
 
     `fence`: the attempt for which resources are reserved.
     """
-    if not fleet.may_bind(request):
+    if not request.may_bind:
         return UNBOUND_OFFER
     rules = rules or NO_NODE_RULES
     binding = fleet.graphs.binding(cluster, request)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from rainbow_sched.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState
-from rainbow_sched.model.binding import GroupHosts, NodeRules, may_bind
+from rainbow_sched.model.binding import GroupHosts, NodeRules
 from rainbow_sched.model.errors import Corrupt, Invalid
 from rainbow_sched.model.job import Job
-from rainbow_sched.model.request import Request
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.expressions import ExpressionError, compile_expression
 from rainbow_sched.selection.job_filter import Value, holds, variables
 from rainbow_sched.service import lifecycle
@@ -45,14 +45,14 @@ class OfferFilter:
         for text in filter(None, (self.accept, self.order)):
             _compiled(text)
 
-    def takes(self, job: Job, request: Request) -> bool:
+    def takes(self, job: Job, request: PreparedRequest) -> bool:
         """Return True if the cluster accepts the job; False if the filter uses a variable that the job lacks."""
         try:
             return not self.accept or holds(_compiled(self.accept), _variables(job, request))
         except ExpressionError:
             return False
 
-    def rank(self, job: Job, request: Request) -> tuple[float, int, int]:
+    def rank(self, job: Job, request: PreparedRequest) -> tuple[float, int, int]:
         """Return the sort key of a job; jobs without a number come last."""
         try:
             value = _compiled(self.order)(_variables(job, request))
@@ -154,7 +154,7 @@ def lease_offers(
             break
         for attempt, job in leased:
             request = core.request_of(job.spec)
-            bound = UNBOUND_OFFER if bindings is None or not may_bind(request) else bindings.of(attempt)
+            bound = UNBOUND_OFFER if bindings is None or not request.may_bind else bindings.of(attempt)
             if bound is None:
                 unknown += 1
                 _put_back(tx, attempt, now)
@@ -240,6 +240,6 @@ async def accept(core: Core, cluster: str, ids: Iterable[tuple[int, int, str]]) 
     return await core.write(work)
 
 
-def _variables(job: Job, request: Request) -> dict[str, Value]:
+def _variables(job: Job, request: PreparedRequest) -> dict[str, Value]:
     terms = job.terms
-    return variables(request, owner=job.owner, name=job.name, priority=terms.priority, labels=terms.labels)
+    return variables(request.request, owner=job.owner, name=job.name, priority=terms.priority, labels=terms.labels)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rainbow_sched.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState
-from rainbow_sched.model.binding import NO_NODE_RULES, may_bind
+from rainbow_sched.model.binding import NO_NODE_RULES
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.errors import Conflict, Corrupt, Invalid, Unavailable
 from rainbow_sched.model.graph import Mark
@@ -337,7 +337,7 @@ class SyncHandler:
                 continue  # it is ended when it is leased again
             if job is None or job.state is not JobState.BOUND:
                 continue
-            bound = bindings.of(attempt) if may_bind(self.core.request_of(job.spec)) else UNBOUND_OFFER
+            bound = bindings.of(attempt) if self.core.request_of(job.spec).may_bind else UNBOUND_OFFER
             if bound is None:  # not known yet
                 continue
             if bound.refusal:

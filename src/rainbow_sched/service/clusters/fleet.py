@@ -10,22 +10,19 @@ from typing import Any
 
 from rainbow_sched.graphs.backend import GraphBackend
 from rainbow_sched.model.bid import TrackRecord
-from rainbow_sched.model.binding import may_bind
 from rainbow_sched.model.candidate import (
     NOTHING_PLACED,
     Candidate,
     CandidateSet,
     ClusterReport,
-    Demand,
     PlacedSinceReport,
 )
 from rainbow_sched.model.cluster import Cluster, Standing
 from rainbow_sched.model.cluster_rules import ClusterRules
 from rainbow_sched.model.errors import NotFound
 from rainbow_sched.model.graph import Graph, Mark, Subsystem
-from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.model.match import Fit, Matches
-from rainbow_sched.model.request import Request
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.service.clusters.member import Member, reserve, reserve_next, reserve_on_nodes, retry_unplaced
 
 MAX_CANDIDATE_SETS = 256
@@ -37,14 +34,12 @@ class Fleet:
 
     def __init__(self, graphs: GraphBackend) -> None:
         self.graphs = graphs
-        self._size_of = IdentityCache(_size)
         self.version = 0  # grows with every change; recorded in decisions
         self.rules: dict[str, ClusterRules] = {}  # of clusters that have rules
         self.without_binding: set[str] = set()  # clusters whose agents cannot bind jobs to hosts
-        self.may_bind = IdentityCache(may_bind)
         self._members: dict[str, Member] = {}
         self._closed: dict[str, str] | None = None  # until a standing changes
-        self._lineups: dict[int, tuple[Matches, CandidateSet]] = {}  # by id(matches), until a change
+        self._candidate_sets: dict[Matches, CandidateSet] = {}  # until a change
         self._cached_candidates: dict[Fit, dict[str, Candidate]] = {fit: {} for fit in Fit}  # until a cluster changes
 
     def __len__(self) -> int:
@@ -75,16 +70,14 @@ class Fleet:
         placed = member.placed_since if report.state else NOTHING_PLACED
         return Candidate.of(report, fit, placed=placed, **more)
 
-    def lineup(self, matches: Matches) -> CandidateSet:
+    def candidates(self, matches: Matches) -> CandidateSet:
         """Return the clusters that fit, now or later; the same object until one of them changes."""
-        known = self._lineups.get(id(matches))
-        if known is not None and known[0] is matches:
-            return known[1]
-        if len(self._lineups) >= MAX_CANDIDATE_SETS:
-            self._lineups.clear()
-        made = CandidateSet(self._candidates(matches))
-        self._lineups[id(matches)] = (matches, made)
-        return made
+        known = self._candidate_sets.get(matches)
+        if known is None:
+            if len(self._candidate_sets) >= MAX_CANDIDATE_SETS:
+                self._candidate_sets.clear()
+            known = self._candidate_sets[matches] = CandidateSet(self._candidates(matches))
+        return known
 
     def _candidates(self, matches: Matches) -> list[Candidate]:
         if matches.all_now:
@@ -208,24 +201,24 @@ class Fleet:
             self.without_binding.discard(name)
             self._standing_changed(member)
 
-    def place(self, name: str, fence: str, request: Request, owner: str) -> None:
+    def place(self, name: str, fence: str, request: PreparedRequest, owner: str) -> None:
         """Reserve resources for an attempt that was given to a cluster."""
         member = self._members.get(name)
         if member is None or member.broken:
             return
         reserve(self.graphs, member, fence, request)
         member.placements[fence] = request
-        if self.may_bind(request):
+        if request.may_bind:
             member.bindable[fence] = request
         if fence not in member.owners:
             member.owners[fence] = owner
             member.jobs_by_owner[owner] += 1
-        size, since = self._size_of(request), member.placed_since
+        size, since = request.size, member.placed_since
         member.counted[fence] = size
         member.placed_since = PlacedSinceReport(since.jobs + 1, since.nodes + size.nodes, since.cores + size.cores)
         self._placements_changed(member)
 
-    def place_all(self, name: str, attempts: Iterable[tuple[str, Request, str, bool, tuple[str, ...]]]) -> None:
+    def place_all(self, name: str, attempts: Iterable[tuple[str, PreparedRequest, str, bool, tuple[str, ...]]]) -> None:
         """Reserve for many attempts: (fence, request, owner, whether the cluster's state includes it, nodes).
 
         Nothing is released in between, so after one did not fit, equal ones are not tried.
@@ -236,7 +229,7 @@ class Fleet:
         jobs, nodes, cores = member.placed_since
         for fence, request, owner, reported, there in attempts:
             member.placements[fence] = request
-            if self.may_bind(request):
+            if request.may_bind:
                 member.bindable[fence] = request
             if there:
                 member.nodes[fence] = there
@@ -246,7 +239,7 @@ class Fleet:
             member.owners[fence] = owner
             if reported:
                 continue
-            size = member.counted[fence] = self._size_of(request)
+            size = member.counted[fence] = request.size
             jobs, nodes, cores = jobs + 1, nodes + size.nodes, cores + size.cores
         member.placed_since = PlacedSinceReport(jobs, nodes, cores)
         member.jobs_by_owner = Counter(member.owners.values())
@@ -282,7 +275,7 @@ class Fleet:
         if member is None or member.broken or fence not in member.placements or member.nodes.get(fence) == nodes:
             return
         request = member.placements[fence]
-        line = member.overcommitted.get(id(request))
+        line = member.overcommitted.get(request.text)
         if line is not None and fence in line.fences:
             line.fences.remove(fence)
         member.nodes[fence] = nodes
@@ -310,7 +303,7 @@ class Fleet:
             self.rules.pop(cluster.name, None)
 
     def _invalidate_candidates(self, name: str) -> None:
-        self._lineups.clear()
+        self._candidate_sets.clear()
         for shown in self._cached_candidates.values():
             shown.pop(name, None)
 
@@ -328,12 +321,6 @@ class Fleet:
             self.graphs.mark(cluster.name, {v: Mark(m) for v, m in cluster.marks.items() if v in known})
         if cluster.used:
             self.graphs.use(cluster.name, {v: units for v, units in cluster.used.items() if v in known})
-
-
-def _size(request: Request) -> PlacedSinceReport:
-    """Return the size of one job of a request."""
-    demand = Demand.of(request)
-    return PlacedSinceReport(1, demand.nodes, demand.cores)
 
 
 def known_marks(marks: Mapping[str, str], ids: Iterable[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rainbow_sched.graphs.backend import GraphBackend
 from rainbow_sched.model.candidate import NOTHING_PLACED, ClusterReport, PlacedSinceReport
 from rainbow_sched.model.cluster import Cluster
-from rainbow_sched.model.request import Request
+from rainbow_sched.model.prepared_request import PreparedRequest
 
 MAX_RETRIES_PER_RELEASE = 64
 
@@ -18,7 +18,7 @@ MAX_RETRIES_PER_RELEASE = 64
 class WaitLine:
     """Attempts of one request without enough resources. The first reserves what there is; the others wait."""
 
-    request: Request  # holds the request, so that its `id` stays unique
+    request: PreparedRequest
     fences: deque[str] = field(default_factory=deque)  # fences that left the cluster are skipped
 
 
@@ -31,31 +31,31 @@ class Member:
     placed_since: PlacedSinceReport = NOTHING_PLACED
     counted: dict[str, PlacedSinceReport] = field(default_factory=dict)  # size of each attempt counted in it, by fence
     broken: str = ""  # why the stored graph is damaged; the cluster takes no work
-    placements: dict[str, Request] = field(default_factory=dict)  # live attempts, by fence
-    bindable: dict[str, Request] = field(default_factory=dict)  # placements that may be bound to hosts
+    placements: dict[str, PreparedRequest] = field(default_factory=dict)  # live attempts, by fence
+    bindable: dict[str, PreparedRequest] = field(default_factory=dict)  # placements that may be bound to hosts
     nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # reported nodes, by fence
     displaced: dict[str, None] = field(default_factory=dict)  # fences with an incomplete reservation on their nodes
     report: ClusterReport | None = None  # cached until the row changes
-    overcommitted: dict[int, WaitLine] = field(default_factory=dict)  # by id of the request
+    overcommitted: dict[str, WaitLine] = field(default_factory=dict)  # by text of the request
     owners: dict[str, str] = field(default_factory=dict)  # of live attempts, by fence
     jobs_by_owner: Counter[str] = field(default_factory=Counter)  # live attempts by owner
     cores_per_node: float | None = None  # None: not counted yet
     failures_in_row: int = 0  # see Settings.breaker
 
 
-def reserve(graphs: GraphBackend, member: Member, fence: str, request: Request) -> None:
+def reserve(graphs: GraphBackend, member: Member, fence: str, request: PreparedRequest) -> None:
     name = member.cluster.name
     if graphs.place(name, fence, request):
         return
-    line = member.overcommitted.setdefault(id(request), WaitLine(request))
+    line = member.overcommitted.setdefault(request.text, WaitLine(request))
     if line.fences:  # the first in line reserves what there is
         graphs.release(name, fence)
     line.fences.append(fence)
 
 
-def reserve_next(graphs: GraphBackend, member: Member, fence: str, request: Request) -> None:
+def reserve_next(graphs: GraphBackend, member: Member, fence: str, request: PreparedRequest) -> None:
     """Reserve for an attempt when nothing was released since an equal one was tried."""
-    line = member.overcommitted.get(id(request))
+    line = member.overcommitted.get(request.text)
     if line is None:
         reserve(graphs, member, fence, request)
     else:

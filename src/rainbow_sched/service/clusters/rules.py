@@ -12,7 +12,7 @@ from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.errors import NotFound
 from rainbow_sched.model.job import Hold
 from rainbow_sched.model.match import Fit
-from rainbow_sched.model.request import Request
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.service.access.audit import acting
 from rainbow_sched.service.access.principals import may
 from rainbow_sched.service.core import Core
@@ -24,7 +24,9 @@ ClusterRefusals = dict[str, tuple[Fit, str]]
 JOBS_PER_READ = 10_000
 
 
-def apply_rules(core: Core, owner: str, request: Request, *, signed: bool) -> tuple[frozenset[str], ClusterRefusals]:
+def apply_rules(
+    core: Core, owner: str, request: PreparedRequest, *, signed: bool
+) -> tuple[frozenset[str], ClusterRefusals]:
     """Return the clusters hidden from a job's owner, and those that refuse the job, with the reason."""
     hidden: set[str] = set()
     refused: ClusterRefusals = {}
@@ -33,7 +35,7 @@ def apply_rules(core: Core, owner: str, request: Request, *, signed: bool) -> tu
             hidden.add(name)
             continue
         why = rules.refuses(
-            request,
+            request.request,
             per_node=core.fleet.cores_per_node(name) if rules.max_nodes is not None else 1.0,
             signed=signed,
             queued=core.fleet.live_jobs_of(name, owner),

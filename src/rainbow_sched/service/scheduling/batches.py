@@ -57,7 +57,7 @@ def _settle(core: Core, job: Job, waiting: dict[str, DecidedJob]) -> DecidedJob 
         equal = waiting[shape]
         return DecidedJob(job=job, decision=equal.decision, reason=equal.reason, hold=equal.hold)
     request = core.request_of(job.spec)
-    query = PlacementQuery(request=request, spec=job.spec, terms=job.terms, owner=job.owner, seed=core.ids.seed())
+    query = PlacementQuery(request=request, terms=job.terms, owner=job.owner, seed=core.ids.seed())
     try:
         question = build_question(core, query)
         if wants_bids(question, core.policies):

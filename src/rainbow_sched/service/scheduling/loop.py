@@ -18,7 +18,7 @@ from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.decision import Chosen, Decision, Refuse, StoredDecision
 from rainbow_sched.model.errors import Conflict, RainbowError, Unavailable
 from rainbow_sched.model.job import Hold, Job, JobEvent, JobState
-from rainbow_sched.model.request import Request
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.decide import Question, clusters_to_ask, decide, wants_bids
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents.host_binding import bound_offer
@@ -89,7 +89,7 @@ class SchedulingLoop:
             await self._retry_later()
             self.core.pending.add_queued(failed)
 
-    async def _decide_or_defer(self, id: int, needs_now: Request | None = None) -> None:
+    async def _decide_or_defer(self, id: int, needs_now: PreparedRequest | None = None) -> None:
         """Decide one job; if that fails, retry later with exponential backoff."""
         try:
             if needs_now is None or self.core.fleet.graphs.match(needs_now).now:
@@ -129,7 +129,6 @@ class SchedulingLoop:
         excluded = await self.excluded(job)
         query = PlacementQuery(
             request=self.core.request_of(job.spec),
-            spec=job.spec,
             terms=job.terms,
             owner=job.owner,
             excluded=excluded,
@@ -157,14 +156,14 @@ class SchedulingLoop:
             return question
         names = clusters_to_ask(question, core.policies, core.settings.bidders)
         hosts = self._hosts(query.request, names)
-        answers = await core.bidding.ask(query.spec, names, core.presence.reachable(core.clock.now()), hosts)
+        answers = await core.bidding.ask(query.request.text, names, core.presence.reachable(core.clock.now()), hosts)
         with_bids = query._replace(bids=answers.bids, silent=answers.silent)
         return build_question(core, with_bids)
 
-    def _hosts(self, request: Request, names: Iterable[str]) -> dict[str, tuple[GroupHosts, ...]]:
+    def _hosts(self, request: PreparedRequest, names: Iterable[str]) -> dict[str, tuple[GroupHosts, ...]]:
         """Return the hosts to which the request is bound, by cluster."""
         fleet = self.core.fleet
-        if not fleet.may_bind(request):
+        if not request.may_bind:
             return {}
         rules = {name: fleet.member(name).cluster.node_rules for name in names}
         return {name: bound_offer(fleet, name, request, rules[name]).hosts for name in rules}

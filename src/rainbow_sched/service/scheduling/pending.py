@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rainbow_sched.model.job import Terms
-from rainbow_sched.model.request import Request
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.service.clusters.fleet import Fleet
 from rainbow_sched.store.records import WaitingJob
 
@@ -28,7 +28,7 @@ class ShapeGroup:
     tried_at: int = -1  # the fleet's version when its first job was last tried
     tries: int = 0
     tried_time: float | None = None
-    needs_now: Request | None = None  # skip the group unless this fits now; None: always decide
+    needs_now: PreparedRequest | None = None  # skip the group unless this fits now; None: always decide
 
 
 class PendingJobs:

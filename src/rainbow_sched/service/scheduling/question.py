@@ -6,22 +6,19 @@
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from rainbow_sched.graphs.backend import GraphBackend
-from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.model.bid import Bid
-from rainbow_sched.model.candidate import Candidate, CandidateSet, Demand, OwnerLimits
-from rainbow_sched.model.identity_cache import IdentityCache
+from rainbow_sched.model.candidate import Candidate, CandidateSet
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.match import Fit, Matches
-from rainbow_sched.model.request import Request
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.decide import MAX_REASONS
-from rainbow_sched.selection.question import NO_MISFITS, Criteria, Question
+from rainbow_sched.selection.question import NO_MISFITS, Question
 from rainbow_sched.service.agents.host_binding import (
     clusters_limited_to_one_group,
     clusters_without_binding,
@@ -31,7 +28,6 @@ from rainbow_sched.service.agents.host_binding import (
 from rainbow_sched.service.clusters.fleet import Fleet
 from rainbow_sched.service.clusters.rules import ClusterRefusals, apply_rules
 from rainbow_sched.service.core import Core
-from rainbow_sched.service.settings import Settings
 
 NONE: Mapping[str, str] = MappingProxyType({})
 NO_BIDS: Mapping[str, Bid] = MappingProxyType({})
@@ -40,8 +36,7 @@ NO_BIDS: Mapping[str, Bid] = MappingProxyType({})
 class PlacementQuery(NamedTuple):
     """A request with its terms, to be placed on the fleet."""
 
-    request: Request
-    spec: str  # its canonical JSON
+    request: PreparedRequest
     terms: Terms
     owner: str = ""  # of the job
     seed: int = 0
@@ -53,7 +48,7 @@ class PlacementQuery(NamedTuple):
 
 def build_question(core: Core, query: PlacementQuery) -> Question:
     """Return everything that one decision depends on, at this moment."""
-    fleet, settings, now = core.fleet, core.settings, core.clock.now()
+    fleet, now = core.fleet, core.clock.now()
     hidden = _hidden(fleet, query.terms)
     refused: ClusterRefusals = {}
     if fleet.rules:
@@ -61,7 +56,7 @@ def build_question(core: Core, query: PlacementQuery) -> Question:
         hidden |= hidden_by_rules
     if fleet.without_binding:
         refused = {**clusters_without_binding(fleet, query.request), **refused}
-    if len(query.request.groups) > 1:
+    if len(query.request.request.groups) > 1:
         refused = {**clusters_limited_to_one_group(fleet, query.request), **refused}
     closed = fleet.closed()
     if query.excluded:
@@ -74,53 +69,32 @@ def build_question(core: Core, query: PlacementQuery) -> Question:
     if unplaceable := clusters_without_placement(fleet, query.request, matches.ever):
         refused = {**unplaceable, **refused}
         matches = _matches(fleet.graphs, fleet, query.request, out | unplaceable.keys())
-    criteria = _criteria(query.request, query.terms, settings)
+    criteria = core.criteria.of(query.request, query.terms, core.settings)
     count = query.show_slots or core.policies.wants_slots(criteria.policy, criteria.options)
     ever, names = matches.ever, matches.names
     if count or query.bids or query.silent:
         candidates = CandidateSet([_candidate(name, matches, fleet, query) for name in ever])
     else:
-        candidates = fleet.lineup(matches)
+        candidates = fleet.candidates(matches)
     misfits = NO_MISFITS
     if refused or closed or len(ever) < len(names):
         misfits = {**refused, **{name: (Fit.UNKNOWN, why) for name, why in closed.items()}}
         fitting = set(ever)
         misfits.update((name, (matches.fit(name), "")) for name in names if name not in fitting)
-        if fleet.may_bind(query.request):
+        if query.request.may_bind:
             misfits.update(
                 _mixed_reasons(fleet, query.request, [name for name in names if matches.fit(name) is Fit.NEVER])
             )
     return Question(criteria, candidates, misfits, query.seed, fleet.version, now)
 
 
-def _mixed_reasons(fleet: Fleet, request: Request, names: Collection[str]) -> ClusterRefusals:
+def _mixed_reasons(fleet: Fleet, request: PreparedRequest, names: Collection[str]) -> ClusterRefusals:
     """Return the clusters that could run the request if their manager could be given more constraints."""
     found: ClusterRefusals = {}
     for name in names:
         if len(found) < MAX_REASONS and (why := mixed_reason(fleet, name, request)):
             found[name] = (Fit.NEVER, why)
     return found
-
-
-def _make_criteria(request: Request, terms: Terms, settings: Settings) -> Criteria:
-    policy, options = policy_of(settings, terms)
-    demand, digest = _demand_and_digest(request)
-    return Criteria(
-        demand=demand,
-        policy=policy,
-        options=options,
-        limits=_limits(terms),
-        request_hash=digest,
-        stale_after=settings.stale_after,
-    )
-
-
-def _read_demand(request: Request) -> tuple[Demand, str]:
-    return Demand.of(request), hashlib.sha256(to_json(request).encode()).hexdigest()
-
-
-_demand_and_digest = IdentityCache(_read_demand)  # many jobs share a request and differ in terms
-_criteria = IdentityCache(_make_criteria)
 
 
 def _hidden(fleet: Fleet, terms: Terms) -> frozenset[str]:
@@ -151,7 +125,7 @@ def unpinned(name: str) -> str:
     return name.partition("@")[0]
 
 
-def _matches(graphs: GraphBackend, fleet: Fleet, request: Request, closed: Collection[str]) -> Matches:
+def _matches(graphs: GraphBackend, fleet: Fleet, request: PreparedRequest, closed: Collection[str]) -> Matches:
     if not closed:
         return graphs.match(request)
     return graphs.match(request, [name for name in fleet.names() if name not in closed])
@@ -167,26 +141,4 @@ def _candidate(name: str, matches: Matches, fleet: Fleet, query: PlacementQuery)
         slots_ever=verdict.slots_ever,
         bid=query.bids.get(name),
         no_bid=query.silent.get(name, ""),
-    )
-
-
-def policy_of(settings: Settings, terms: Terms) -> tuple[str, Mapping[str, str]]:
-    """Return the policy that the job names, with its options, else the server's."""
-    if terms.policy:
-        same = terms.policy == settings.policy and not terms.policy_options
-        return terms.policy, settings.policy_options if same else terms.policy_options
-    return settings.policy, settings.policy_options
-
-
-def _limits(terms: Terms) -> OwnerLimits:
-    """Return the owner's limits as the decision takes them."""
-    prefer = terms.prefer
-    return OwnerLimits(
-        deadline=terms.deadline,
-        max_cost=terms.max_cost,
-        only=frozenset(terms.only_clusters),
-        never=frozenset(terms.not_clusters),
-        prefer="start" if prefer == "start" else "cost" if prefer == "cost" else "",
-        later=terms.later,
-        otherwise="refuse" if terms.fail_fast else "wait",
     )

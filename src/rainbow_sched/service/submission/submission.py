@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from rainbow_sched.model.decision import Chosen, Decision, Refuse, StoredDecision, Wait
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.job import MAX_NAME_CHARS, Hold, JobState, Terms
-from rainbow_sched.model.request import Request
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.decide import decide, wants_bids
 from rainbow_sched.service.access.audit import ranges
 from rainbow_sched.service.clock import Clock
@@ -31,8 +31,7 @@ class Submission:
     """A submitted job that was parsed and checked."""
 
     owner: str
-    request: Request
-    spec: str
+    request: PreparedRequest
     source: str = ""
     name: str = ""
     terms: Terms = field(default_factory=Terms)
@@ -99,7 +98,7 @@ def _undecided_draft(core: Core, submission: Submission, now: float) -> NewJob:
     return NewJob(
         owner=submission.owner,
         name=submission.name,
-        spec=submission.spec,
+        spec=submission.request.text,
         source=submission.source,
         terms=pinned(core.fleet, submission.terms),
         state=JobState.QUEUED if hold is None else JobState.HELD,
@@ -113,7 +112,7 @@ def _undecided_draft(core: Core, submission: Submission, now: float) -> NewJob:
 
 def query_of(submission: Submission, seed: int) -> PlacementQuery:
     """Return the placement query of a submission."""
-    return PlacementQuery(submission.request, submission.spec, submission.terms, submission.owner, seed)
+    return PlacementQuery(submission.request, submission.terms, submission.owner, seed)
 
 
 def _initial_hold(submission: Submission, now: float) -> tuple[Hold | None, str]:
@@ -145,7 +144,7 @@ def _decided_draft(core: Core, submission: Submission, decision: Decision, now: 
     return NewJob(
         owner=submission.owner,
         name=submission.name,
-        spec=submission.spec,
+        spec=submission.request.text,
         source=submission.source,
         terms=submission.terms,
         state=state,

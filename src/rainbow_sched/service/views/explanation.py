@@ -9,7 +9,7 @@ from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.decision import Decision
 from rainbow_sched.model.hostlist import collapse
 from rainbow_sched.model.job import Event, Job, JobState
-from rainbow_sched.model.request import Request
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.decide import decide
 from rainbow_sched.service.access.principals import reach
 from rainbow_sched.service.agents.host_binding import (
@@ -66,20 +66,20 @@ def explanations(scheduling_loop: SchedulingLoop, query: PlacementQuery) -> str:
     return json.dumps({"schema": SCHEMA, "clusters": found, "closed": closed}, allow_nan=False)
 
 
-def _nodes(fleet: Fleet, cluster: str, request: Request) -> dict[str, object]:
+def _nodes(fleet: Fleet, cluster: str, request: PreparedRequest) -> dict[str, object]:
     """Return on which hosts the request may run, and whether that is enforced."""
     found: dict[str, object] = {}
     row = fleet.member(cluster).cluster
     if row.wrong_nodes:
         found["wrong_nodes"] = row.wrong_nodes
-    if not fleet.may_bind(request):
+    if not request.may_bind:
         return found
     if row.node_rules is None:
         return {**found, "nodes": NOT_ENFORCED}
     binding = fleet.graphs.binding(cluster, request)
     hosts = binding.hosts if binding.by_group else fleet.graphs.concrete_hosts(cluster, request)
     if hosts:
-        found["groups"] = len(request.groups)
+        found["groups"] = len(request.request.groups)
         found["hosts"] = [{"group": entry.group, "hosts": collapse(entry.hosts)} for entry in hosts]
     return found
 
@@ -113,9 +113,7 @@ async def explain(scheduling_loop: SchedulingLoop, id: int, by: Principal) -> Jo
 
     job, view, record, events = await core.store.read(work)
     excluded = {} if job.state.terminal or job.state is JobState.BOUND else await scheduling_loop.excluded(job)
-    query = PlacementQuery(
-        request=core.request_of(job.spec), spec=job.spec, terms=job.terms, owner=job.owner, excluded=excluded
-    )
+    query = PlacementQuery(request=core.request_of(job.spec), terms=job.terms, owner=job.owner, excluded=excluded)
     tries, tried_at = core.pending.tries(id)
     return JobExplanation(
         view=view,

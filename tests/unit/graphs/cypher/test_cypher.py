@@ -18,6 +18,7 @@ from rainbow_sched.graphs.cypher.reader import subsystems as stored_subsystems
 from rainbow_sched.graphs.cypher.reader import whole
 from rainbow_sched.graphs.cypher.values import field_row, sort_key
 from rainbow_sched.graphs.formats.compact import from_compact
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.matching.fit.fit import Fitter
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
@@ -52,7 +53,7 @@ def backend(engine: CypherBackend) -> CypherBackend:
 
 
 def fit(backend: CypherBackend, request: Request, cluster: str = "perl") -> Fit:
-    return backend.match(request).fit(cluster)
+    return backend.match(prepare(request)).fit(cluster)
 
 
 @given(graph=graphs, data=st.data())
@@ -115,7 +116,7 @@ def test_the_database_judges_requirements_as_the_matcher_does(
     facts, shapes = Facts(runs), Shapes()
     fold = Fold(Structure(graph, shapes), [subsystem], facts, shapes)
     expected = Fitter(request, facts)
-    verdict = backend.match(request).verdict("perl")
+    verdict = backend.match(prepare(request)).verdict("perl")
     assert verdict.slots_ever == expected.slots(fold, fold.root)
     assert verdict.fit == (Fit.NOW if expected.answer(fold, fold.root).fits else Fit.NEVER)
 
@@ -136,11 +137,11 @@ def test_what_is_down_used_or_placed_is_out_of_now_but_not_of_ever(backend: Cyph
         assert fit(backend, request) is Fit.LATER
         backend.use("perl", {})
         assert fit(backend, request) is Fit.NOW
-    assert backend.place("perl", "job", request)
+    assert backend.place("perl", "job", prepare(request))
     assert fit(backend, request) is Fit.LATER
-    assert not backend.place("perl", "another", request)
+    assert not backend.place("perl", "another", prepare(request))
     with pytest.raises(AlreadyExists):
-        backend.place("perl", "job", request)
+        backend.place("perl", "job", prepare(request))
     backend.release("perl", "job")
     backend.release("perl", "another")
     assert fit(backend, request) is Fit.NOW
@@ -191,7 +192,7 @@ def test_a_removed_cluster_leaves_nothing_behind(backend: CypherBackend) -> None
     graph = a_gpu_cluster(nodes=1)
     backend.put("perl", graph)
     backend.put_subsystem("perl", Subsystem.build("soft", graph.ids, [Vertex(id="s", type="p")], [("0", "s")]))
-    backend.place("perl", "job", asks(CORES))
+    backend.place("perl", "job", prepare(asks(CORES)))
     backend.remove("perl")
     for label in ("Cluster", "Vertex", "Fact", "Job"):
         assert backend._engine.run(f"MATCH (n:{label}) RETURN count(*)") == [[0]]

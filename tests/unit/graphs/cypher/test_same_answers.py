@@ -11,6 +11,7 @@ from rainbow_sched.graphs.backend import GraphBackend
 from rainbow_sched.graphs.cypher.backend import CypherBackend
 from rainbow_sched.graphs.formats.compact import from_compact
 from rainbow_sched.graphs.memory import MemoryBackend
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.graph import Graph, Mark, Subsystem, Vertex
 from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Within
 
@@ -73,14 +74,14 @@ def _answers(backend: GraphBackend, at: dict[str, Any], request: Request) -> lis
     backend.put_subsystem("c", at["subsystem"])
     backend.mark("c", at["marks"])
     backend.use("c", at["used"])
-    complete = [backend.place("c", "job", placed) for placed in at["placed"]]
+    complete = [backend.place("c", "job", prepare(placed)) for placed in at["placed"]]
     totals = backend.summary("c")
-    found = [explanation.to_json() for explanation in backend.explain(request)]
+    found = [explanation.to_json() for explanation in backend.explain(prepare(request))]
     return [
         complete,
         totals.totals,
         totals.subsystems,
-        [verdict.to_json() for verdict in backend.match(request)],
+        [verdict.to_json() for verdict in backend.match(prepare(request))],
         found,
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from rainbow_sched.graphs.memory import MemoryBackend
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.matching.explain import variants
 from rainbow_sched.model.match import Explanation
 from rainbow_sched.model.reasons import ChangesNotSought
@@ -15,7 +16,7 @@ from tests.support.graph_builders import a_graph, a_level, a_request, a_subsyste
 def explained(request):
     backend = MemoryBackend()
     backend.put("c", a_graph(nodes=3, cores=8, gpus=2))
-    [found] = backend.explain(request)
+    [found] = backend.explain(prepare(request))
     return found
 
 
@@ -43,9 +44,9 @@ def test_a_word_is_never_proposed_as_a_bound():
     hung = {"root": {"value": "gcc"}, "node0": {"value": "7.5.0"}}
     backend.put_subsystem("c", a_subsystem(graph, "compiler", hung))
     asked = Requirement("compiler", (Within("value", min="11.4.0"),))
-    [found] = backend.explain(a_request(slots(1, a_level("core", 1), requires=(asked,))))
+    [found] = backend.explain(prepare(a_request(slots(1, a_level("core", 1), requires=(asked,)))))
     assert [change.text for change in found.changes] == ["compiler value >= 7.5.0 instead of 11.4.0"]
     del hung["node0"]
     backend.put_subsystem("c", a_subsystem(graph, "compiler", hung))
-    [found] = backend.explain(a_request(slots(1, a_level("core", 1), requires=(asked,))))
+    [found] = backend.explain(prepare(a_request(slots(1, a_level("core", 1), requires=(asked,)))))
     assert [change.text for change in found.changes] == ["drop compiler value >= 11.4.0"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from rainbow_sched.graphs.memory import MemoryBackend
+from rainbow_sched.jobspecs.preparation import prepare
 from tests.support import graph_builders
 from tests.support.cases import over_seeds
 
@@ -22,8 +23,8 @@ def test_clusters_that_are_alike_are_explained_as_each_one_alone(seed):
         if rng.random() < 0.2:
             backend.use(f"c{i}", graph_builders.random_use(rng, graph))
     request = graph_builders.random_request(rng, graphs[0])
-    together = backend.explain(request)
-    alone = [backend.explain(request, [name])[0] for name in backend.clusters()]
+    together = backend.explain(prepare(request))
+    alone = [backend.explain(prepare(request), [name])[0] for name in backend.clusters()]
     assert together == alone
 
 
@@ -39,5 +40,5 @@ def test_slots_read_from_the_tables_are_those_that_the_matcher_counts(seed):
         backend.mark(name, graph_builders.random_marks(rng, graph))
     for _ in range(3):
         request = graph_builders.random_request(rng, graph)
-        verdicts = [backend.match(request).verdict(name) for name in ("a", "b")]
-        assert [found.verdict for found in backend.explain(request)] == verdicts
+        verdicts = [backend.match(prepare(request)).verdict(name) for name in ("a", "b")]
+        assert [found.verdict for found in backend.explain(prepare(request))] == verdicts

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from rainbow_sched.graphs.memory import MemoryBackend
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.changes import Change
 from rainbow_sched.model.graph import Mark
 from rainbow_sched.model.match import Explanation, Fit
@@ -24,7 +25,7 @@ def explained(graph, request, subsystems=(), marks=None, used=None) -> Explanati
         backend.put_subsystem("c", subsystem)
     backend.mark("c", marks or {})
     backend.use("c", used or {})
-    [found] = backend.explain(request)
+    [found] = backend.explain(prepare(request))
     return found
 
 

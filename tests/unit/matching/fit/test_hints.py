@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from rainbow_sched.graphs.formats.reader import read
 from rainbow_sched.graphs.memory import MemoryBackend
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.matching.fit.levels import Planner
 from rainbow_sched.matching.fit.placement import place
 from rainbow_sched.model.graph import Mark
@@ -35,7 +36,7 @@ def test_placing_with_hints_takes_what_placing_without_them_would(ops: list[tupl
             request = a_request(nodes=a, cores=b)
             plan = Planner(request).plan(state.fold.structure.units)
             expected = place(state.fold, plan, backend._facts, state.taken.column(), state.unavailable)
-            assert backend.place("c", f"k{number}", request) == expected.complete
+            assert backend.place("c", f"k{number}", prepare(request)) == expected.complete
             assert state.placed[f"k{number}"] == expected.taken
         elif kind == "release":
             backend.release("c", f"k{a}")
@@ -50,8 +51,8 @@ def test_a_host_that_is_up_again_is_tried_first() -> None:
     backend.put("c", graph)
     backend.mark("c", {graph.ids[first]: Mark.DOWN})
     request = a_request(nodes=1, cores=1)
-    backend.place("c", "elsewhere", request)
+    backend.place("c", "elsewhere", prepare(request))
     backend.mark("c", {graph.ids[first]: Mark.UP})
-    backend.place("c", "there", request)
+    backend.place("c", "there", prepare(request))
     (core,) = backend._states["c"].placed["there"]
     assert graph.parents[core] == first

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from rainbow_sched.graphs.memory import MemoryBackend
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.matching.fit import hints, quick_placement
 from rainbow_sched.matching.fit.anywhere import Anywhere
 from rainbow_sched.matching.fit.levels import Planner
@@ -104,7 +105,7 @@ def check_places(rng: Random) -> None:
         if kind < 0.7:
             request = rng.choice(requests)
             expected = generally(backend, request)
-            assert backend.place("c", f"job{number}", request) == expected.complete
+            assert backend.place("c", f"job{number}", prepare(request)) == expected.complete
             assert backend._states["c"].placed[f"job{number}"] == expected.taken
         elif kind < 0.8:
             backend.release("c", f"job{rng.randrange(number + 1)}")
@@ -163,14 +164,14 @@ def test_a_cluster_that_is_one_core_has_none_inside_it() -> None:
     request = graph_builders.a_request(
         graph_builders.a_level("slot", 1, graph_builders.a_level("core", 1), abstract=True)
     )
-    assert not backend.place("c", "job", request)
+    assert not backend.place("c", "job", prepare(request))
 
 
 def test_each_slot_takes_whole_units_of_its_own() -> None:
     backend = MemoryBackend()
     backend.put("c", graph_builders.a_graph(nodes=1, cores=1, memory=4))
     slot = graph_builders.a_level("slot", 2, graph_builders.a_level("memory", 300, unit="MB"), abstract=True)
-    backend.place("c", "job", graph_builders.a_request(graph_builders.a_level("node", 1, slot)))
+    backend.place("c", "job", prepare(graph_builders.a_request(graph_builders.a_level("node", 1, slot))))
     assert list(backend._states["c"].placed["job"].values()) == [2]  # of a vertex that counts in GB
 
 
@@ -185,8 +186,8 @@ def test_what_comes_back_in_a_host_inside_a_host_is_found_in_both() -> None:
         for cores in (1, 2)
     )
     for job in ("a", "b"):
-        assert backend.place("c", job, one)
+        assert backend.place("c", job, prepare(one))
     backend.release("c", "a")
-    assert not backend.place("c", "both", both)
+    assert not backend.place("c", "both", prepare(both))
     backend.release("c", "b")
-    assert backend.place("c", "both at last", both)
+    assert backend.place("c", "both at last", prepare(both))

@@ -8,6 +8,7 @@ import pytest
 
 from rainbow_sched.graphs import memory
 from rainbow_sched.graphs.memory import MemoryBackend
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.matching.index import suffix_counts
 from rainbow_sched.model.graph import Mark
 from rainbow_sched.model.match import Fit
@@ -33,13 +34,13 @@ def check(seed):
     expected = expected_fit(graph, request, subsystems, marks, used)
     backend = MemoryBackend()
     backend.put("c", graph)
-    backend.match(request)  # kept, and repaired after each change
+    backend.match(prepare(request))  # kept, and repaired after each change
     changes = [lambda: backend.mark("c", marks), lambda: backend.use("c", used)]
     changes += [lambda subsystem=subsystem: backend.put_subsystem("c", subsystem) for subsystem in subsystems]
     rng.shuffle(changes)
     for change in changes:
         change()
-    found = backend.match(request).fit("c")
+    found = backend.match(prepare(request)).fit("c")
     assert found is not Fit.UNKNOWN
     if expected is not None:
         assert found is expected
@@ -49,9 +50,9 @@ def check(seed):
         fresh.put_subsystem("c", subsystem)
     fresh.use("c", used)
     fresh.mark("c", marks)
-    assert fresh.match(request).fit("c") is found
+    assert fresh.match(prepare(request)).fit("c") is found
     fresh._index.slots = lambda request: None  # all is left to the exact matcher
-    assert backend.match(request).verdict("c") == fresh.match(request).verdict("c")
+    assert backend.match(prepare(request)).verdict("c") == fresh.match(prepare(request)).verdict("c")
 
 
 @over_seeds(500)
@@ -93,7 +94,7 @@ def test_a_fleet_in_motion_answers_as_one_built_anew(seed):
             anew.mark(each, marks[each])
             anew.use(each, used[each])
         for request in requests:
-            assert list(backend.match(request)) == list(anew.match(request))
+            assert list(backend.match(prepare(request))) == list(anew.match(prepare(request)))
 
 
 def test_what_is_released_is_as_if_it_had_never_been_placed():
@@ -102,10 +103,10 @@ def test_what_is_released_is_as_if_it_had_never_been_placed():
     request = graph_builders.a_request(
         graph_builders.slots(3, graph_builders.a_level("core", 4), graph_builders.a_level("gpu", 2), exclusive=True)
     )
-    backend.place("c", "job", request)
-    assert backend.match(request).fit("c") is Fit.LATER
+    backend.place("c", "job", prepare(request))
+    assert backend.match(prepare(request)).fit("c") is Fit.LATER
     backend.release("c", "job")
-    assert backend.match(request).fit("c") is Fit.NOW
+    assert backend.match(prepare(request)).fit("c") is Fit.NOW
     assert not any(len(table) for table in backend._index.moved.values())
 
 
@@ -113,10 +114,10 @@ def test_slots_are_counted_as_they_are_when_they_are_asked_for():
     backend = MemoryBackend()
     backend.put("c", graph_builders.a_graph(nodes=8, cores=4))
     request = graph_builders.a_request(graph_builders.slots(1, graph_builders.a_level("core", 4)))
-    before = backend.match(request)
+    before = backend.match(prepare(request))
     assert before.verdict("c").slots_now == 8
-    backend.place("c", "job", request)
-    assert backend.match(request) is before  # the answer is still true, and kept
+    backend.place("c", "job", prepare(request))
+    assert backend.match(prepare(request)) is before  # the answer is still true, and kept
     assert (before.verdict("c").slots_now, before.verdict("c").slots_ever) == (7, 8)
 
 
@@ -127,7 +128,7 @@ def test_no_slots_are_counted_where_the_cluster_itself_does_not_have_what_is_req
         graph_builders.slots(2, graph_builders.a_level("core", 4)),
         requires=graph_builders.requires("soft", "name", "x"),
     )
-    verdict = backend.match(wanted).verdict("c")
+    verdict = backend.match(prepare(wanted)).verdict("c")
     assert (verdict.fit, verdict.slots_now, verdict.slots_ever) == (Fit.NEVER, 0, 0)
 
 
@@ -146,8 +147,8 @@ def test_asking_some_clusters_gives_what_asking_all_gives():
     request = graph_builders.a_request(
         graph_builders.a_level("rack", 1, graph_builders.a_level("node", 3, graph_builders.a_level("core", 4)))
     )
-    some = {name: backend.match(request, [name]).fit(name) for name in backend.clusters()}
-    whole = backend.match(request)
+    some = {name: backend.match(prepare(request), [name]).fit(name) for name in backend.clusters()}
+    whole = backend.match(prepare(request))
     assert some == {name: whole.fit(name) for name in backend.clusters()}
     assert set(some.values()) == {Fit.NOW, Fit.NEVER}
 
@@ -202,7 +203,7 @@ def check_places(seed, a_request):
         elif kind < 0.4:
             backend.mark(name, graph_builders.random_marks(rng, graphs[name]))
         else:
-            backend.place(name, f"job{step}", rng.choice(requests))
+            backend.place(name, f"job{step}", prepare(rng.choice(requests)))
             live.append((name, f"job{step}"))
         request = rng.choice(requests)
         fresh = MemoryBackend()
@@ -211,7 +212,7 @@ def check_places(seed, a_request):
             state = backend._states[other]
             fresh.mark(other, {state.fold.graph.ids[i]: Mark.DOWN for i in state.down})
             fresh.use(other, used_now(backend, other))
-        expected, found = fresh.match(request), backend.match(request)
+        expected, found = fresh.match(prepare(request)), backend.match(prepare(request))
         assert {n: found.fit(n) for n in "ab"} == {n: expected.fit(n) for n in "ab"}
 
 
@@ -219,9 +220,11 @@ def test_one_host_that_loses_several_slots_is_counted_anew():
     backend = MemoryBackend()
     backend.put("c", graph_builders.a_graph(nodes=1, cores=4))
     wanted = graph_builders.a_request(graph_builders.slots(2, graph_builders.a_level("core", 1)))
-    assert backend.match(wanted).fit("c") is Fit.NOW
-    backend.place("c", "job", graph_builders.a_request(graph_builders.slots(1, graph_builders.a_level("core", 3))))
-    assert backend.match(wanted).fit("c") is Fit.LATER
+    assert backend.match(prepare(wanted)).fit("c") is Fit.NOW
+    backend.place(
+        "c", "job", prepare(graph_builders.a_request(graph_builders.slots(1, graph_builders.a_level("core", 3))))
+    )
+    assert backend.match(prepare(wanted)).fit("c") is Fit.LATER
 
 
 def test_what_is_released_before_the_index_learns_of_it_leaves_no_trace():
@@ -230,9 +233,11 @@ def test_what_is_released_before_the_index_learns_of_it_leaves_no_trace():
     whole = graph_builders.a_request(
         graph_builders.a_level("node", 1, graph_builders.a_level("core", 4), exclusive=True)
     )
-    backend.place("c", "job", graph_builders.a_request(graph_builders.slots(1, graph_builders.a_level("core", 2))))
+    backend.place(
+        "c", "job", prepare(graph_builders.a_request(graph_builders.slots(1, graph_builders.a_level("core", 2))))
+    )
     backend.release("c", "job")
-    assert backend.match(whole).fit("c") is Fit.NOW
+    assert backend.match(prepare(whole)).fit("c") is Fit.NOW
     assert not any(len(table) for table in backend._index.moved.values())
 
 
@@ -242,13 +247,13 @@ def test_a_vertex_of_which_more_is_used_than_there_is_comes_back_whole():
     half, all_of_it = (
         graph_builders.a_request(graph_builders.slots(1, graph_builders.a_level("core", cores))) for cores in (2, 4)
     )
-    backend.place("c", "job", half)
+    backend.place("c", "job", prepare(half))
     backend.use("c", {"node0-core": 4})  # the manager counts the job, too
-    assert backend.match(half).fit("c") is Fit.LATER
+    assert backend.match(prepare(half)).fit("c") is Fit.LATER
     backend.release("c", "job")
-    assert backend.match(half).fit("c") is Fit.LATER
+    assert backend.match(prepare(half)).fit("c") is Fit.LATER
     backend.use("c", {})
-    assert backend.match(all_of_it).fit("c") is Fit.NOW
+    assert backend.match(prepare(all_of_it)).fit("c") is Fit.NOW
 
 
 def test_an_answer_that_was_searched_for_is_found_for_clusters_that_came_later():
@@ -258,7 +263,7 @@ def test_an_answer_that_was_searched_for_is_found_for_clusters_that_came_later()
     )
     for i in range(40):
         backend.put(f"c{i:02}", graph_builders.a_graph(nodes=2 + i % 3, cores=4, racks=2))
-        assert backend.match(request).fit(f"c{i:02}") is (Fit.NOW if i % 3 else Fit.NEVER)
+        assert backend.match(prepare(request)).fit(f"c{i:02}") is (Fit.NOW if i % 3 else Fit.NEVER)
 
 
 @pytest.mark.parametrize(
@@ -282,6 +287,6 @@ def test_one_job_can_take_the_room_of_several_slots(asked, taken):
     backend = MemoryBackend()
     backend.put("c", graph_builders.a_graph(nodes=1, cores=4, memory=4))
     wanted = graph_builders.a_request(asked)
-    assert backend.match(wanted).fit("c") is Fit.NOW
-    backend.place("c", "job", graph_builders.a_request(graph_builders.slots(1, taken)))
-    assert backend.match(wanted).fit("c") is Fit.LATER
+    assert backend.match(prepare(wanted)).fit("c") is Fit.NOW
+    backend.place("c", "job", prepare(graph_builders.a_request(graph_builders.slots(1, taken))))
+    assert backend.match(prepare(wanted)).fit("c") is Fit.LATER

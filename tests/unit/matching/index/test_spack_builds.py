@@ -12,6 +12,7 @@ import yaml
 
 from rainbow_sched.graphs.formats.reader import read, read_subsystem
 from rainbow_sched.graphs.memory import MemoryBackend
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.request import Equals, Requirement, Within
 from tests.support.graph_builders import a_level, a_request, slots
 
@@ -56,6 +57,6 @@ def test_every_combination_of_rules_gives_the_known_clusters(backend, file):
         every = rules(build)
         for chosen in chain.from_iterable(combinations(every, count) for count in range(len(every) + 1)):
             required = tuple(requirement for requirement, _ in chosen)
-            found = backend.match(a_request(slots(2, a_level("core", 2), requires=required)))
+            found = backend.match(prepare(a_request(slots(2, a_level("core", 2), requires=required))))
             known = {f"cluster-{name}" for name, has in features.items() if all(holds(has) for _, holds in chosen)}
             assert set(found.ever) == set(found.now) == known

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rainbow_sched.jobspecs.canonical import to_json
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.binding import GroupHosts, NodeRules
 from rainbow_sched.model.decision import Decision
@@ -49,7 +49,7 @@ def a_level(*, nodes: int = 1, requires: tuple[Requirement, ...] = (), gpu: tupl
 def a_job(*levels: Level, terms: Terms | None = None, **rest: Any) -> Submission:
     groups = tuple(Group(levels=(level,)) for level in levels or (a_level(requires=needs()),))
     request = Request(groups=groups, tasks=(Task(command=("true",)),), **rest)
-    return Submission(owner="ana", request=request, spec=to_json(request), name="job", terms=terms or Terms())
+    return Submission(owner="ana", request=prepare(request), name="job", terms=terms or Terms())
 
 
 async def with_io(service: Service, name: str, on: str = "n[2-3]", *, nodes: int = 5, gpus: int = 0) -> None:
@@ -127,7 +127,7 @@ async def test_what_is_required_beside_a_name_binds_hosts_though_the_manager_is_
 def parts(*levels: Level) -> Submission:
     """One group: an offer names the hosts of all its levels together."""
     request = Request(groups=(Group(levels=levels),), tasks=(Task(command=("true",)),))
-    return Submission(owner="ana", request=request, spec=to_json(request), name="job", terms=Terms())
+    return Submission(owner="ana", request=prepare(request), name="job", terms=Terms())
 
 
 async def test_parts_of_a_group_run_only_on_hosts_that_are_right_for_all_of_them(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ async def test_parts_of_a_group_run_only_on_hosts_that_are_right_for_all_of_them
             (GroupHosts(0, ("n2", "n3")),),
             (GroupHosts(0, ("n3",)),),
         ]
-        ask = PlacementQuery(request=both.request, spec=both.spec, terms=Terms())
+        ask = PlacementQuery(request=both.request, terms=Terms())
         [shown] = json.loads(explanation.explanations(service.scheduling_loop, ask))["clusters"]
         assert shown["hosts"] == [{"group": 0, "hosts": "n3"}]
 
@@ -157,7 +157,7 @@ async def test_parts_of_a_group_that_need_different_hosts_are_refused_before_the
         [job] = await submit(service, apart)
         assert (job.state, job.reason) == (JobState.HELD, f"east: {PARTS_NEED_DIFFERENT_HOSTS}")
         assert await offers(agent) == []
-        ask = PlacementQuery(request=apart.request, spec=apart.spec, terms=Terms())
+        ask = PlacementQuery(request=apart.request, terms=Terms())
         planned = await explanation.plan(service.scheduling_loop, ask, reasons=True)
         assert planned.decision.fleet.document["misfits"] == {"east": [Fit.NEVER.value, PARTS_NEED_DIFFERENT_HOSTS]}
         assert json.loads(planned.explanations)["closed"] == {"east": PARTS_NEED_DIFFERENT_HOSTS}
@@ -182,7 +182,7 @@ async def test_a_cluster_whose_agent_keeps_no_job_on_nodes_gets_no_bound_job(tmp
         [bound, free] = await submit(service, a_job(), a_job(a_level()))
         assert (free.cluster, bound.cluster) == ("east", "")
         assert NO_BINDING_SUPPORT in bound.reason
-        ask = PlacementQuery(a_job().request, a_job().spec, Terms())
+        ask = PlacementQuery(a_job().request, Terms())
         assert json.loads(explanation.explanations(service.scheduling_loop, ask))["closed"] == {
             "east": NO_BINDING_SUPPORT
         }

@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 
 from rainbow_sched.graphs.formats.reader import read
 from rainbow_sched.graphs.registry import open_backend
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.cluster import Cluster
-from rainbow_sched.model.request import Request
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.service.clusters.fleet import Fleet
 from tests.support.service import a_graph, a_request
 
 CORES = 8
-SHAPES = [a_request(cores=cores) for cores in (1, 2, 3)]
+SHAPES = [prepare(a_request(cores=cores)) for cores in (1, 2, 3)]
 
 
 def a_fleet() -> Fleet:
@@ -25,13 +26,13 @@ def a_fleet() -> Fleet:
 def free(fleet: Fleet) -> int:
     """How many single cores a job would still find."""
     for cores in range(CORES, 0, -1):
-        if "east" in fleet.graphs.match(a_request(cores=cores)).now:
+        if "east" in fleet.graphs.match(prepare(a_request(cores=cores))).now:
             return cores
     return 0
 
 
-def cores(request: Request) -> int:
-    return int(request.groups[0].levels[0].inside[0].count.min)
+def cores(request: PreparedRequest) -> int:
+    return int(request.request.groups[0].levels[0].inside[0].count.min)
 
 
 def test_who_waits_moves_up_and_who_has_left_is_passed_over() -> None:
@@ -80,7 +81,7 @@ def test_nothing_is_free_that_somebody_in_line_could_use(steps: list[tuple[int, 
 )
 @settings(max_examples=60, deadline=None)
 def test_many_placed_at_once_stand_as_if_they_had_come_one_by_one(
-    attempts: list[tuple[Request, str, bool]], before: int
+    attempts: list[tuple[PreparedRequest, str, bool]], before: int
 ) -> None:
     one_by_one, at_once = a_fleet(), a_fleet()
     for number, (request, owner, _) in enumerate(attempts):

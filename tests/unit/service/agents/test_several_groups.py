@@ -24,7 +24,7 @@ async def test_a_manager_that_takes_one_group_is_offered_no_job_of_several_and_p
         agent = await an_agent(service, "east", one_group)
         several, single = a_job(a_level(), a_level(nodes=2)), a_job(a_level())
         why = f"the job has 2 groups of resources; {ONE_GROUP}"
-        ask = PlacementQuery(several.request, several.spec, Terms())
+        ask = PlacementQuery(several.request, Terms())
         assert build_question(service.core, ask).misfits == {"east": (Fit.NEVER, why)}
         assert json.loads(explanation.explanations(service.scheduling_loop, ask))["closed"] == {"east": why}
         [waits, placed] = await submit(service, several, single)

@@ -235,7 +235,7 @@ async def test_a_name_that_is_registered_again_inherits_no_bid_and_no_presence(t
         await removal.delete(service.core, "east")
         await with_cluster(service, "east", nodes=8, cores=64)
         assert service.core.presence.last_contact("east") is None
-        answers = await service.core.bidding.ask(a_submission().spec, ["east"], ())
+        answers = await service.core.bidding.ask(a_submission().request.text, ["east"], ())
         assert answers.bids == {}
 
 

@@ -1,0 +1,61 @@
+"""The criteria of a decision: the demand of a request, the policy, and the limits that its terms set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rainbow_sched.model.candidate import OwnerLimits
+from rainbow_sched.model.job import Terms
+from rainbow_sched.model.prepared_request import PreparedRequest
+from rainbow_sched.selection.question import Criteria
+from rainbow_sched.service.settings import Settings
+
+MAX_CACHED_CRITERIA = 2_048
+
+
+class CriteriaCache:
+    """Criteria by request, policy and limits; most jobs share them with others, and with them their stored record."""
+
+    def __init__(self) -> None:
+        self._criteria: dict[object, Criteria] = {}
+
+    def of(self, request: PreparedRequest, terms: Terms, settings: Settings) -> Criteria:
+        """Return the criteria of one job."""
+        policy, options = policy_of(settings, terms)
+        limits = _limits(terms)
+        key = (request.digest, policy, tuple(options.items()), limits, settings.stale_after)
+        criteria = self._criteria.get(key)
+        if criteria is None:
+            if len(self._criteria) >= MAX_CACHED_CRITERIA:
+                self._criteria.clear()
+            criteria = self._criteria[key] = Criteria(
+                demand=request.demand,
+                policy=policy,
+                options=options,
+                limits=limits,
+                request_hash=request.digest,
+                stale_after=settings.stale_after,
+            )
+        return criteria
+
+
+def policy_of(settings: Settings, terms: Terms) -> tuple[str, Mapping[str, str]]:
+    """Return the policy that the job names, with its options, else the server's."""
+    if terms.policy:
+        same = terms.policy == settings.policy and not terms.policy_options
+        return terms.policy, settings.policy_options if same else terms.policy_options
+    return settings.policy, settings.policy_options
+
+
+def _limits(terms: Terms) -> OwnerLimits:
+    """Return the owner's limits as the decision takes them."""
+    prefer = terms.prefer
+    return OwnerLimits(
+        deadline=terms.deadline,
+        max_cost=terms.max_cost,
+        only=frozenset(terms.only_clusters),
+        never=frozenset(terms.not_clusters),
+        prefer="start" if prefer == "start" else "cost" if prefer == "cost" else "",
+        later=terms.later,
+        otherwise="refuse" if terms.fail_fast else "wait",
+    )
