@@ -5,34 +5,25 @@ The old program is taken from the history of this repository and runs with the p
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support import old_program
 from tests.support.fleet import Agent, Fleet, a_fleet
 from tests.support.server_process import RAINBOW
 
 pytestmark = pytest.mark.timeout(180)
-BEFORE = "4292f3f2afa7f9a615ed50cf0e1677f981abb439"
 OLD_RAINBOW = [sys.executable, "-c", "from rainbow.cli.main import main; main()"]  # the package's name at that commit
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
 def old_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package as it was."""
-    there = subprocess.run(["git", "archive", BEFORE, "src", "examples"], cwd=ROOT, capture_output=True, check=False)
-    if there.returncode != 0:
-        pytest.skip(f"optional: this is no clone with the commit {BEFORE[:7]} in its history")
-    folder = tmp_path_factory.mktemp("old")
-    with tarfile.open(fileobj=io.BytesIO(there.stdout)) as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "src"
+    return old_program.old_source(tmp_path_factory.mktemp("old"))
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -49,6 +49,9 @@ class Credential:
     used_at: float | None = None
     uses_left: int | None = None  # 1 for a join token
     note: str = ""
+    ends_at: float | None = None  # set when a rotation replaced it
+    replaces: str = ""  # id of the secret that an agent renewed with this one
+    renewal_asked: bool = False  # the agent has to renew it
 
     def __post_init__(self) -> None:
         for scope in self.scopes:
@@ -57,6 +60,15 @@ class Credential:
     def live(self, now: float) -> bool:
         """Return True if the credential is neither revoked, nor expired, nor used up."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at) and self.uses_left != 0
+
+    @property
+    def until(self) -> float | None:
+        """Return when the credential expires or, if it was replaced, ends; None: never."""
+        return min((time for time in (self.expires_at, self.ends_at) if time is not None), default=None)
+
+    def usable(self, now: float) -> bool:
+        """Return True if the credential is live and has not ended."""
+        return self.live(now) and (self.ends_at is None or now < self.ends_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

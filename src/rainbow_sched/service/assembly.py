@@ -16,7 +16,7 @@ from rainbow_sched.model.cluster import Cluster
 from rainbow_sched.model.credential import CredentialKind, digest
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.policies import installed
-from rainbow_sched.service.access.principals import REGISTRATION_META, CredentialResolver
+from rainbow_sched.service.access.principals import CredentialResolver
 from rainbow_sched.service.agents.host_binding import nodes_of
 from rainbow_sched.service.agents.presence import Presence
 from rainbow_sched.service.agents.sync import SyncHandler
@@ -81,7 +81,6 @@ async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, reg
         policies=policies,
         started_at=now,
     )
-    await store.write(lambda tx: tx.set_meta(REGISTRATION_META, digest(registration).hex()))
     with _no_collections():
         await _load_fleet(core)
         await refresh_groups(core)

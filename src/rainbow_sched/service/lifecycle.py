@@ -7,7 +7,6 @@ wake, resources to free) are written into `Effects`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -21,7 +20,6 @@ from rainbow_sched.store.base import Tx
 
 CANCEL = "cancel"
 DEADLINE_PASSED = "its deadline passed"
-UNSETTLED_META = "dependents.unsettled"
 UNKNOWN_REPORT = "unknown_report"  # key of the event detail
 MAX_UNKNOWN_REPORTS_PER_JOB = 20
 MAX_EVENTS_PER_READ = 1_000
@@ -367,18 +365,14 @@ def settle_at_end(tx: Tx, fx: Effects, now: float) -> Iterator[None]:
 def store_unsettled(tx: Tx, fx: Effects) -> None:
     """Store the dependents that this transaction left over, so that no crash loses them."""
     if fx.to_settle:
-        stored = tx.meta(UNSETTLED_META)
-        before = json.loads(stored) if stored else []
-        tx.set_meta(UNSETTLED_META, json.dumps([*before, *fx.to_settle]))
+        tx.add_unsettled(set(fx.to_settle))
         fx.unsettled = True
 
 
 def settle_stored(tx: Tx, fx: Effects, now: float) -> None:
     """Settle dependents that earlier transactions stored."""
-    stored = tx.meta(UNSETTLED_META)
-    if stored:
-        tx.set_meta(UNSETTLED_META, "")
-        fx.to_settle.extend((int(id), int(after)) for id, after in json.loads(stored))
+    fx.to_settle.extend(tx.take_unsettled())
+    if fx.to_settle:
         settle_ended(tx, fx, now)
 
 

@@ -8,7 +8,7 @@ snapshot and never waits for a writer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
@@ -144,6 +144,12 @@ class Tx(Protocol):
 
     def waiters(self, job_id: int, after: int, limit: int) -> list[int]:
         """Return ids of jobs that wait for this one, above id `after`, in order."""
+
+    def add_unsettled(self, jobs: Iterable[tuple[int, int]]) -> None:
+        """Store jobs whose dependents another transaction has to settle: (job, above which dependent)."""
+
+    def take_unsettled(self) -> list[tuple[int, int]]:
+        """Delete the rows of `add_unsettled` and return them."""
 
     # --- State that a starting server loads into memory ---
 
@@ -286,13 +292,24 @@ class Tx(Protocol):
     def revoke_of(self, owner: str, at: float) -> int:
         """Revoke all credentials of an owner; return how many."""
 
+    def revoke_successors(self, credential: Credential, at: float) -> None:
+        """Revoke the credentials that were to replace this one."""
+
+    def end_credential(self, id: str, at: float) -> None:
+        """Set when a replaced credential ends; an end that is set stays."""
+
+    def ask_renewal(self, owner: str) -> None:
+        """Mark the agent credentials of an owner, so that the agent renews its secret."""
+
     def touch_credential(self, id: str, at: float) -> None:
         """Record when a credential was last used."""
 
     def spend_credential(self, id: str) -> bool:
         """Use up one use; return False if it is revoked or has none left. One without a limit is never used up."""
 
-    def put_user(self, name: str, groups: Sequence[str], disabled: bool, at: float) -> Account:
+    def put_user(
+        self, name: str, at: float, *, groups: Sequence[str] = (), rights: Sequence[str] = (), disabled: bool = False
+    ) -> Account:
         """Create or change a user."""
 
     def user(self, name: str) -> Account | None:
@@ -301,11 +318,11 @@ class Tx(Protocol):
     def users(self) -> list[Account]:
         """Return all users by name."""
 
-    def put_group(self, name: str, clusters: Sequence[str]) -> ClusterGroup:
+    def put_group(self, name: str, clusters: Sequence[str], rights: Sequence[str] = ()) -> ClusterGroup:
         """Create or change a group of clusters."""
 
-    def groups(self) -> list[ClusterGroup]:
-        """Return all groups of clusters by name."""
+    def groups(self, names: Collection[str] | None = None) -> list[ClusterGroup]:
+        """Return the groups of clusters with these names, or all, by name."""
 
     def append_audit(
         self, at: float, actor: str, credential: str, address: str, verb: str, object: str, outcome: str, detail: str

@@ -110,6 +110,7 @@ class Account:
 
     name: str
     groups: tuple[str, ...] = ()
+    rights: tuple[str, ...] = ()  # its own; those of its groups are added to them
     disabled: bool = False
     created_at: float = 0.0
 
@@ -120,6 +121,7 @@ class ClusterGroup:
 
     name: str
     clusters: tuple[str, ...]
+    rights: tuple[str, ...] = ()  # of its users
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

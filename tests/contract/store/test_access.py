@@ -74,15 +74,39 @@ async def test_a_credential_with_one_use_is_spent_once_even_by_many_at_once(stor
 
 
 async def test_users_and_groups_are_made_and_changed(store: Store) -> None:
-    await store.write(lambda tx: tx.put_user("bob", (), False, 1.0))
-    await store.write(lambda tx: tx.put_user("ana", ("bio", "ops"), False, 2.0))
-    changed = await store.write(lambda tx: tx.put_user("ana", ("bio",), True, 3.0))
-    assert changed == Account(name="ana", groups=("bio",), disabled=True, created_at=2.0)
+    await store.write(lambda tx: tx.put_user("bob", 1.0))
+    await store.write(lambda tx: tx.put_user("ana", 2.0, groups=("bio", "ops")))
+    changed = await store.write(lambda tx: tx.put_user("ana", 3.0, groups=("bio",), rights=("admin",), disabled=True))
+    assert changed == Account(name="ana", groups=("bio",), rights=("admin",), disabled=True, created_at=2.0)
     assert await store.read(lambda tx: tx.user("ana")) == changed
     assert await store.read(lambda tx: tx.user("eve")) is None
     assert [user.name for user in await store.read(lambda tx: tx.users())] == ["ana", "bob"]
-    await store.write(lambda tx: [tx.put_group("west", ("b",)), tx.put_group("east", ()), tx.put_group("west", ("c",))])
-    assert await store.read(lambda tx: tx.groups()) == [ClusterGroup("east", ()), ClusterGroup("west", ("c",))]
+    await store.write(lambda tx: [tx.put_group("west", ("b",)), tx.put_group("east", ())])
+    west = await store.write(lambda tx: tx.put_group("west", ("c",), ("submit:*",)))
+    east = ClusterGroup("east", ())
+    assert await store.read(lambda tx: tx.groups()) == [east, west]
+    assert west == ClusterGroup("west", ("c",), ("submit:*",))
+    assert await store.read(lambda tx: tx.groups({"west", "none"})) == [west]
+    assert await store.read(lambda tx: tx.groups([])) == []
+
+
+async def test_a_replaced_credential_ends_once_and_its_successors_can_be_revoked(store: Store) -> None:
+    agent = {"owner": "cluster:c", "kind": CredentialKind.AGENT}
+    old, other = a_credential("old", expires_at=90.0, **agent), a_credential("other", replaces="old")
+    given_up, new = (a_credential(id, replaces="old", **agent) for id in ("given-up", "new"))
+    await store.write(lambda tx: [tx.add_credential(one) for one in (old, other, given_up)])
+    await store.write(lambda tx: [tx.revoke_successors(old, 3.0), tx.add_credential(new)])
+    await store.write(lambda tx: [tx.end_credential("old", 50.0), tx.end_credential("old", 70.0)])
+    await store.write(lambda tx: tx.ask_renewal("cluster:c"))
+    found = {one.id: one for one in await store.read(lambda tx: tx.credentials())}
+    assert found == {
+        "old": replace(old, ends_at=50.0, renewal_asked=True),
+        "other": other,
+        "given-up": replace(given_up, revoked_at=3.0),
+        "new": replace(new, renewal_asked=True),
+    }
+    assert [found["old"].until, found["old"].usable(49.0), found["old"].usable(50.0)] == [50.0, True, False]
+    assert found["old"].live(60.0), "it can still be revoked"
 
 
 def an_audit_line(tx: Tx, verb: str, actor: str = "user:ana") -> int:

@@ -219,6 +219,13 @@ async def test_due_are_the_jobs_whose_time_has_come_or_gone(store: Store) -> Non
     assert [job.id for job in await store.read(lambda tx: tx.due_jobs(10.0, 10))] == [1, 3]
 
 
+async def test_jobs_with_unsettled_dependents_are_stored_once_and_taken_once(store: Store) -> None:
+    await store.write(lambda tx: tx.add_unsettled([(7, 0), (3, 12)]))
+    await store.write(lambda tx: tx.add_unsettled({(7, 0), (7, 40)}))
+    assert await store.write(lambda tx: tx.take_unsettled()) == [(3, 12), (7, 0), (7, 40)]
+    assert await store.write(lambda tx: tx.take_unsettled()) == []
+
+
 async def test_dependencies_are_known_from_both_ends(store: Store) -> None:
     await a_job(store)
     waits = (Dependency("afterok", 1), Dependency("afterany", 1), Dependency("afterok", 1))

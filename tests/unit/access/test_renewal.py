@@ -18,7 +18,7 @@ from rainbow_sched.model.errors import RainbowError, Unavailable
 from rainbow_sched.service.access.renewal import GRACE_SECONDS
 from rainbow_sched.store.base import Tx
 from tests.unit.access.calls import ask, code_of, follow
-from tests.unit.access.world import World, a_world
+from tests.unit.access.world import World, a_world, end_at
 
 
 class Killed(BaseException):
@@ -131,8 +131,8 @@ async def lapse(world: World) -> None:
 
     def work(tx: Tx) -> None:
         for credential in tx.credentials():
-            if tx.meta(f"ends.{credential.id}"):
-                tx.set_meta(f"ends.{credential.id}", repr(core.clock.now() - 1))
+            if credential.ends_at is not None:
+                end_at(tx, credential.id, core.clock.now() - 1)
 
     await core.store.write(work)
     core.credential_resolver.forget()

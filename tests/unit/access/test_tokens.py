@@ -11,10 +11,10 @@ import pytest
 from grpc import aio
 
 from rainbow_sched.pb.v2 import access_pb2
-from rainbow_sched.service.access.principals import changed, credential_end
+from rainbow_sched.service.access.principals import changed
 from rainbow_sched.store.base import Tx
 from tests.unit.access.calls import ask, code_of, follow
-from tests.unit.access.world import World, a_submit, a_world, register
+from tests.unit.access.world import World, a_submit, a_world, end_at, register
 
 NAMES = access_pb2.Names
 
@@ -159,11 +159,12 @@ async def test_an_agents_secret_rotates_with_two_good_ones_during_the_change(wor
         assert await code_of(ask(world.channel, "Clusters/UpdateState", secret, **state)) == "OK"
     core = world.running.service.core
     id = (await ask(world.channel, "Access/WhoAmI", old)).token
-    end = await core.store.read(lambda tx: credential_end(tx, id))
-    assert end == pytest.approx(core.clock.now() + 3600, abs=60)
+    stored = await core.store.read(lambda tx: tx.credential(id))
+    assert stored is not None
+    assert stored.ends_at == pytest.approx(core.clock.now() + 3600, abs=60)
 
     def over(tx: Tx) -> None:
-        tx.set_meta(f"ends.{id}", repr(core.clock.now() - 1))
+        end_at(tx, id, core.clock.now() - 1)
 
     await core.store.write(over)
     core.credential_resolver.forget()

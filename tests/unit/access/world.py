@@ -18,7 +18,7 @@ from rainbow_sched.pb.v2 import clusters_pb2, jobs_pb2
 from rainbow_sched.server.admission.limits import AdmissionLimits
 from rainbow_sched.server.main import RunningServer
 from rainbow_sched.server.options import ServerOptions
-from rainbow_sched.service.access.principals import store_rights
+from rainbow_sched.service.access.principals import changed
 from rainbow_sched.store.base import Tx
 from tests.support.calls import bearer, upload
 from tests.support.database import put_empty_database
@@ -159,8 +159,13 @@ def give(
     tx: Tx, name: str, groups: tuple[str, ...], rights: tuple[str, ...], now: float, disabled: bool = False
 ) -> None:
     """A user with rights of their own."""
-    tx.put_user(name, groups, disabled, now)
-    store_rights(tx, "user", name, rights)
+    tx.put_user(name, now, groups=groups, rights=rights, disabled=disabled)
+    changed(tx)
+
+
+def end_at(tx: Tx, id: str, at: float) -> None:
+    """Move the end of a replaced credential, which nothing else can move."""
+    tx.db.run(f"UPDATE credentials SET ends_at = {at!r} WHERE id = '{id}'")  # type: ignore[attr-defined]
 
 
 async def register(world: World, name: str) -> clusters_pb2.RegisterResponse:

@@ -82,9 +82,9 @@ async def test_a_full_disk_is_reported_and_earlier_writes_stay(tmp_path: Path) -
     pages = await store.write(lambda tx: tx.db.rows_of("PRAGMA page_count", {})[0][0])  # type: ignore[attr-defined]
     await store.write(lambda tx: tx.db.rows_of(f"PRAGMA max_page_count = {pages + 8}", {}))  # type: ignore[attr-defined]
     with pytest.raises(Unavailable, match="full"):
-        await store.write(lambda tx: tx.put_user("x" * 200_000, (), False, 1.0))
+        await store.write(lambda tx: tx.put_user("x" * 200_000, 1.0))
     await store.write(lambda tx: tx.db.rows_of("PRAGMA max_page_count = 1000000", {}))  # type: ignore[attr-defined]
-    await store.write(lambda tx: tx.put_user("x" * 200_000, (), False, 1.0))
+    await store.write(lambda tx: tx.put_user("x" * 200_000, 1.0))
     assert await store.read(lambda tx: (tx.meta("kept"), tx.count_jobs(JobFilter()))) == ("yes", {})
     await store.close()
 

@@ -9,7 +9,7 @@ from rainbow_sched.pb.v2 import access_pb2, access_pb2_grpc
 from rainbow_sched.server.admission.gate import caller
 from rainbow_sched.service.access import accounts, renewal
 from rainbow_sched.service.core import Core
-from rainbow_sched.store.base import AuditRow
+from rainbow_sched.store.base import Account, AuditRow
 
 
 class AccessHandler(access_pb2_grpc.AccessServicer):
@@ -42,7 +42,7 @@ class AccessHandler(access_pb2_grpc.AccessServicer):
         )
 
     async def ListUsers(self, request: access_pb2.ListUsersRequest, context: Any) -> access_pb2.ListUsersResponse:
-        return access_pb2.ListUsersResponse(users=[user_out(view) for view in await accounts.users(self._core)])
+        return access_pb2.ListUsersResponse(users=[user_out(account) for account in await accounts.users(self._core)])
 
     async def PutGroup(self, request: access_pb2.PutGroupRequest, context: Any) -> access_pb2.Group:
         return group_out(
@@ -105,12 +105,11 @@ class AccessHandler(access_pb2_grpc.AccessServicer):
         )
 
 
-def user_out(view: accounts.UserRights) -> access_pb2.User:
-    account = view.account
+def user_out(account: Account) -> access_pb2.User:
     return access_pb2.User(
         name=account.name,
         groups=account.groups,
-        rights=view.rights,
+        rights=account.rights,
         disabled=account.disabled,
         created_at=account.created_at,
     )
@@ -128,7 +127,7 @@ def token_out(stored: Credential) -> access_pb2.Token:
         owner=stored.owner,
         scopes=stored.scopes,
         created_at=stored.created_at,
-        expires_at=stored.expires_at,
+        expires_at=stored.until,
         revoked_at=stored.revoked_at,
         used_at=stored.used_at,
         uses_left=stored.uses_left,

@@ -7,17 +7,17 @@ reach is reported as not found.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rainbow_sched.model.cluster import cluster_name
 from rainbow_sched.model.credential import Credential, CredentialKind, Principal, checked_scope, user_name
 from rainbow_sched.model.errors import AlreadyExists, Denied, Invalid, NotFound
 from rainbow_sched.service.access.audit import acting
-from rainbow_sched.service.access.principals import ADMIN, changed, credential_end, store_rights, stored_rights, within
+from rainbow_sched.service.access.principals import ADMIN, changed, within
 from rainbow_sched.service.clusters.rules import refresh_groups
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.random_ids import Ids
-from rainbow_sched.store.base import Account, AuditRow, Store, Tx
+from rainbow_sched.store.base import Account, AuditRow, ClusterGroup, Store, Tx
 
 DAY_SECONDS = 86_400.0
 TOKEN_TTL_SECONDS = 30 * DAY_SECONDS
@@ -33,14 +33,6 @@ _ROTATABLE_KINDS = (
     CredentialKind.AGENT,
 )  # submit tokens are shared, so no holder may rotate them
 _PERSONAL_KINDS = (CredentialKind.USER, CredentialKind.ADMIN)
-
-
-@dataclass(frozen=True, slots=True)
-class UserRights:
-    """A user with the rights of the account itself."""
-
-    account: Account
-    rights: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +53,7 @@ async def put_user(
     rights: Sequence[str] | None = None,
     disabled: bool | None = None,
     create: bool = False,
-) -> UserRights:
+) -> Account:
     """Add or change a user; None leaves a value unchanged. Disabling also ends open streams."""
     user_name(name)
     by, now = acting(), core.clock.now()
@@ -70,7 +62,7 @@ async def put_user(
     new_groups = None if groups is None else tuple(sorted({user_name(group) for group in _bounded(groups)}))
     new_rights = None if rights is None else tuple(sorted({checked_scope(right) for right in _bounded(rights)}))
 
-    def work(tx: Tx) -> UserRights:
+    def work(tx: Tx) -> Account:
         before = tx.user(name)
         if create and before is not None:
             raise AlreadyExists(f"there is a user {name!r}; change it with: rainbow user set {name}")
@@ -80,22 +72,26 @@ async def put_user(
         unknown = set(new_groups or ()) - {group.name for group in tx.groups()}
         if unknown:
             raise NotFound(f"there is no group {min(unknown)!r}; add one with: rainbow group add {min(unknown)}")
-        off = kept.disabled if disabled is None else disabled
-        account = tx.put_user(name, kept.groups if new_groups is None else new_groups, off, now)
-        store_rights(tx, "user", name, stored_rights(tx, "user", name) if new_rights is None else new_rights)
-        view = UserRights(account, stored_rights(tx, "user", name))
-        by.note(tx, "user.add" if create else "user.change", name, now, _user_detail(view))
-        return view
+        account = tx.put_user(
+            name,
+            now,
+            groups=kept.groups if new_groups is None else new_groups,
+            rights=kept.rights if new_rights is None else new_rights,
+            disabled=kept.disabled if disabled is None else disabled,
+        )
+        changed(tx)
+        by.note(tx, "user.add" if create else "user.change", name, now, _user_detail(account))
+        return account
 
-    view = await core.store.write(work)
+    account = await core.store.write(work)
     core.credential_resolver.forget()
     await refresh_groups(core)
-    return view
+    return account
 
 
-def _user_detail(view: UserRights) -> str:
-    state = "disabled; " if view.account.disabled else ""
-    return f"{state}groups {','.join(view.account.groups) or '-'}; rights {','.join(view.rights) or '-'}"
+def _user_detail(account: Account) -> str:
+    state = "disabled; " if account.disabled else ""
+    return f"{state}groups {','.join(account.groups) or '-'}; rights {','.join(account.rights) or '-'}"
 
 
 def _bounded(names: Sequence[str]) -> Sequence[str]:
@@ -104,11 +100,9 @@ def _bounded(names: Sequence[str]) -> Sequence[str]:
     return names
 
 
-async def users(core: Core) -> list[UserRights]:
+async def users(core: Core) -> list[Account]:
     """Return all users by name."""
-    return await core.store.read(
-        lambda tx: [UserRights(account, stored_rights(tx, "user", account.name)) for account in tx.users()]
-    )
+    return await core.store.read(lambda tx: tx.users())
 
 
 async def put_group(
@@ -126,14 +120,17 @@ async def put_group(
     requested = None if rights is None else tuple(sorted({checked_scope(right) for right in _bounded(rights)}))
 
     def work(tx: Tx) -> GroupRights:
-        known = {group.name: group.clusters for group in tx.groups()}
-        if create and name in known:
+        before = next(iter(tx.groups([name])), None)
+        if create and before is not None:
             raise AlreadyExists(f"there is a group {name!r}; change it with: rainbow group set {name}")
-        if not create and name not in known:
+        if not create and before is None:
             raise NotFound(f"there is no group {name!r}; add one with: rainbow group add {name}")
-        tx.put_group(name, known.get(name, ()) if members is None else members)
-        store_rights(tx, "group", name, stored_rights(tx, "group", name) if requested is None else requested)
-        view = _group(tx, name)
+        kept = before or ClusterGroup(name, ())
+        group = tx.put_group(
+            name, kept.clusters if members is None else members, kept.rights if requested is None else requested
+        )
+        changed(tx)
+        view = _with_users(tx, [group])[0]
         detail = f"clusters {','.join(view.clusters) or '-'}; rights {','.join(view.rights) or '-'}"
         by.note(tx, "group.add" if create else "group.change", name, now, detail)
         return view
@@ -144,15 +141,22 @@ async def put_group(
     return view
 
 
-def _group(tx: Tx, name: str) -> GroupRights:
-    clusters = next(group.clusters for group in tx.groups() if group.name == name)
-    users = tuple(user.name for user in tx.users() if name in user.groups)
-    return GroupRights(name=name, clusters=clusters, rights=stored_rights(tx, "group", name), users=users)
+def _with_users(tx: Tx, groups: Sequence[ClusterGroup]) -> list[GroupRights]:
+    users = tx.users()
+    return [
+        GroupRights(
+            name=group.name,
+            clusters=group.clusters,
+            rights=group.rights,
+            users=tuple(user.name for user in users if group.name in user.groups),
+        )
+        for group in groups
+    ]
 
 
 async def groups(core: Core) -> list[GroupRights]:
     """Return all groups by name."""
-    return await core.store.read(lambda tx: [_group(tx, group.name) for group in tx.groups()])
+    return await core.store.read(lambda tx: _with_users(tx, tx.groups()))
 
 
 async def create_token(
@@ -227,17 +231,9 @@ async def tokens(core: Core, by: Principal, owner: str, *, everybody: bool, dead
     now = core.clock.now()
 
     def work(tx: Tx) -> list[Credential]:
-        found = [_with_end(tx, one) for one in tx.credentials(owner=chosen)]
-        return [one for one in found if dead or one.live(now)]
+        return [one for one in tx.credentials(owner=chosen) if dead or one.usable(now)]
 
     return await core.store.read(work)
-
-
-def _with_end(tx: Tx, credential: Credential) -> Credential:
-    end = credential_end(tx, credential.id)
-    if end is None or (credential.expires_at is not None and credential.expires_at <= end):
-        return credential
-    return replace(credential, expires_at=end)
 
 
 async def revoke(core: Core, by: Principal, id: str) -> None:
@@ -267,10 +263,10 @@ async def rotate(core: Core, by: Principal, id: str, grace: float) -> tuple[str,
 
     def work(tx: Tx) -> None:
         again = _changeable_token(tx, by, old.id, now)
-        if credential_end(tx, again.id) is not None:
+        if again.ends_at is not None:
             raise Denied("this secret was rotated already; use the new one")
         tx.add_credential(new)
-        tx.set_meta(f"ends.{again.id}", repr(now + (grace or GRACE_SECONDS)))
+        tx.end_credential(again.id, now + (grace or GRACE_SECONDS))
         changed(tx)
         actor.note(tx, "token.rotate", again.id, now, f"of {again.owner}: {new.id} takes its place")
 
@@ -335,9 +331,9 @@ async def new_administrator(store: Store, ids: Ids, now: float) -> str:
     )
 
     def work(tx: Tx) -> None:
-        before = tx.user(ADMIN)
-        tx.put_user(ADMIN, before.groups if before else (), False, now)
-        store_rights(tx, "user", ADMIN, tuple(sorted({"admin", *stored_rights(tx, "user", ADMIN)})))
+        before = tx.user(ADMIN) or Account(name=ADMIN)
+        tx.put_user(ADMIN, now, groups=before.groups, rights=sorted({"admin", *before.rights}))
+        changed(tx)
         tx.add_credential(credential)
         acting().note(tx, "token.recover", credential.id, now, f"for {ADMIN}, by whoever can open the database")
 
@@ -351,8 +347,8 @@ async def ensure_administrator(core: Core) -> None:
 
     def work(tx: Tx) -> None:
         if tx.user(ADMIN) is None:
-            tx.put_user(ADMIN, (), False, now)
-            store_rights(tx, "user", ADMIN, ("admin",))
+            tx.put_user(ADMIN, now, rights=("admin",))
+            changed(tx)
             acting().note(tx, "user.add", ADMIN, now, "first start")
 
     await core.store.write(work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rainbow_sched.model.credential import Principal
-from rainbow_sched.service.access.principals import EXTERNAL_CREDENTIAL, rights_of
+from rainbow_sched.service.access.principals import EXTERNAL_CREDENTIAL
 from rainbow_sched.store.base import Store, Tx
 
 MAX_CACHED_USERS = 100_000
@@ -38,8 +38,8 @@ class GroupCache:
         """Reload the accounts; claims of identity providers stay."""
 
         def work(tx: Tx) -> tuple[dict[str, frozenset[str]], frozenset[str]]:
-            users = tx.users()
-            admins = {user.name for user in users if "admin" in rights_of(tx, user.name, user.groups)}
+            users, admin_groups = tx.users(), {group.name for group in tx.groups() if "admin" in group.rights}
+            admins = {user.name for user in users if "admin" in user.rights or not admin_groups.isdisjoint(user.groups)}
             return {user.name: frozenset(user.groups) for user in users}, frozenset(admins)
 
         self._groups, self._admins = await store.read(work)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fnmatch
 import hmac
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -25,13 +24,11 @@ from rainbow_sched.model.credential import (
 )
 from rainbow_sched.model.errors import Denied, Unauthenticated
 from rainbow_sched.service.access.audit import ANONYMOUS
-from rainbow_sched.store.base import Account, Store, Tx
+from rainbow_sched.store.base import Account, ClusterGroup, Store, Tx
 
 __all__ = ["ANONYMOUS", "CredentialResolver", "Reach", "may", "need", "reach"]
 
-REGISTRATION_META = "registration.digest"
 REVISION_META = "access.revision"
-RENEWAL_META = "renew."
 CACHE_SECONDS = 1.0
 MAX_CACHED_CREDENTIALS = 10_000
 USE_RECORD_SECONDS = 60.0  # between two records of a credential's use
@@ -155,16 +152,19 @@ class GroupMembers:
 
 
 def _principal(tx: Tx, id: str, key: bytes, now: float, members: GroupMembers) -> Principal | None:
-    """Return the principal of a live credential, or None, with equal steps for unknown ones."""
+    """Return the principal of a usable credential, or None, with equal steps for unknown ones."""
     stored = tx.credential(id)
-    same = hmac.compare_digest(stored.digest if stored else _UNKNOWN_DIGEST, key)
-    ends = _earliest(stored.expires_at if stored else None, credential_end(tx, id))
-    if stored is None or not same or not stored.live(now) or (ends is not None and now >= ends):
+    if not has_digest(stored, key) or stored is None or not stored.usable(now):
         return None
     account = tx.user(stored.owner) if stored.kind in _PERSONAL_KINDS else None
     if stored.kind in _PERSONAL_KINDS and not _active(account, stored):
         return None
-    return principal_of(tx, stored, account, ends, members)
+    return principal_of(tx, stored, account, members)
+
+
+def has_digest(stored: Credential | None, key: bytes) -> bool:
+    """Return True if `key` is the digest of the credential; takes the same time for all, also for an unknown one."""
+    return hmac.compare_digest(stored.digest if stored else _UNKNOWN_DIGEST, key)
 
 
 def _active(account: Account | None, credential: Credential) -> bool:
@@ -174,40 +174,31 @@ def _active(account: Account | None, credential: Credential) -> bool:
     return not account.disabled
 
 
-def principal_of(
-    tx: Tx, credential: Credential, account: Account | None, until: float | None, members: GroupMembers
-) -> Principal:
-    """Return the principal of a live credential, with the rights that credential and owner share."""
-    groups = {group.name: group.clusters for group in tx.groups()} if _names_groups(tx, credential, account) else {}
-    scopes = expand(credential.scopes, groups)
+def principal_of(tx: Tx, credential: Credential, account: Account | None, members: GroupMembers) -> Principal:
+    """Return the principal of a usable credential, with the rights that credential and owner share."""
+    groups = account.groups if account else ()
+    scopes = _expanded(tx, credential.scopes)
     if account is not None:
-        scopes = intersect(scopes, expand(rights_of(tx, account.name, account.groups), groups))
+        scopes = intersect(scopes, _expanded(tx, rights_of(account.rights, tx.groups(groups))))
     return Principal(
         name=credential.owner,
         kind=credential.kind,
         credential=credential.id,
         scopes=scopes,
-        groups=frozenset(account.groups if account else ()),
-        group_members=_group_members(tx, scopes, account.groups if account else (), members),
-        until=until,
-        renew=credential.kind is CredentialKind.AGENT
-        and renewal_asked_at(tx, credential.owner) > credential.created_at,
+        groups=frozenset(groups),
+        group_members=_group_members(tx, scopes, groups, members),
+        until=credential.until,
+        renew=credential.renewal_asked,
     )
-
-
-def _names_groups(tx: Tx, credential: Credential, account: Account | None) -> bool:
-    rights = rights_of(tx, account.name, account.groups) if account else ()
-    return any(":@" in scope for scope in (*credential.scopes, *rights))
 
 
 def _external_principal(tx: Tx, identity: ExternalIdentity, members: GroupMembers) -> Principal | None:
     """Return the principal of an external identity: the rights of its account, if any, and of its groups."""
-    account = tx.user(identity.name)
-    if account is not None and account.disabled:
+    account = tx.user(identity.name) or Account(name=identity.name)
+    if account.disabled:
         return None
-    groups = identity.groups | set(account.groups if account else ())
-    clusters = {group.name: group.clusters for group in tx.groups()}
-    scopes = expand(rights_of(tx, identity.name, tuple(sorted(groups))), clusters)
+    groups = identity.groups | set(account.groups)
+    scopes = _expanded(tx, rights_of(account.rights, tx.groups(groups)))
     return Principal(
         name=identity.name,
         kind=CredentialKind.USER,
@@ -219,45 +210,21 @@ def _external_principal(tx: Tx, identity: ExternalIdentity, members: GroupMember
     )
 
 
+def _expanded(tx: Tx, scopes: Iterable[str]) -> frozenset[str]:
+    """Replace each `VERB:@GROUP` by the clusters of that group."""
+    named = {scope.partition(":@")[2] for scope in scopes} - {""}
+    return expand(scopes, {group.name: group.clusters for group in tx.groups(named)})
+
+
 def _group_members(tx: Tx, scopes: frozenset[str], groups: tuple[str, ...], members: GroupMembers) -> frozenset[str]:
     if not groups or not any(scope.endswith(":group") for scope in scopes):
         return frozenset()
     return members.of(tx, groups)
 
 
-def rights_of(tx: Tx, name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
+def rights_of(own: Iterable[str], groups: Iterable[ClusterGroup]) -> frozenset[str]:
     """Return the rights of a user: its own, those of its groups, and access to its own jobs."""
-    found = [*_OWN_JOBS, *stored_rights(tx, "user", name)]
-    for group in groups:
-        found.extend(stored_rights(tx, "group", group))
-    return tuple(dict.fromkeys(found))
-
-
-def stored_rights(tx: Tx, kind: str, name: str) -> tuple[str, ...]:
-    """Return the rights given to one `user` or `group`."""
-    text = tx.meta(f"rights.{kind}.{name}")
-    return tuple(json.loads(text)) if text else ()
-
-
-def store_rights(tx: Tx, kind: str, name: str, rights: tuple[str, ...]) -> None:
-    """Store the rights of one `user` or `group`."""
-    tx.set_meta(f"rights.{kind}.{name}", json.dumps(rights))
-    changed(tx)
-
-
-def credential_end(tx: Tx, id: str) -> float | None:
-    """Return when a rotated credential expires; None: it was not rotated."""
-    text = tx.meta(f"ends.{id}")
-    return float(text) if text else None
-
-
-def renewal_asked_at(tx: Tx, owner: str) -> float:
-    """Return when the agent of a cluster was last asked to renew its secret."""
-    return float(tx.meta(f"{RENEWAL_META}{owner}") or 0)
-
-
-def _earliest(*times: float | None) -> float | None:
-    return min((time for time in times if time is not None), default=None)
+    return frozenset(_OWN_JOBS).union(own, *(group.rights for group in groups))
 
 
 def changed(tx: Tx) -> None:

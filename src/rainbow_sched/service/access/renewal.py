@@ -9,7 +9,7 @@ from __future__ import annotations
 from rainbow_sched.model.credential import Credential, CredentialKind, Principal, checked_id
 from rainbow_sched.model.errors import AlreadyExists, Denied, Invalid
 from rainbow_sched.service.access.audit import Actor, acting
-from rainbow_sched.service.access.principals import RENEWAL_META, changed, credential_end
+from rainbow_sched.service.access.principals import changed
 from rainbow_sched.service.core import Core
 from rainbow_sched.store.base import Tx
 
@@ -38,15 +38,13 @@ async def renew(core: Core, by: Principal, id: str, digest: bytes) -> None:
 def _add_successor(tx: Tx, actor: Actor, old: str, id: str, digest: bytes, now: float) -> None:
     """Add the new secret once; revoke an earlier successor that was never used."""
     own, known = tx.credential(old), tx.credential(id)
-    if own is None or not own.live(now) or credential_end(tx, old) is not None:
+    if own is None or not own.live(now) or own.ends_at is not None:
         raise Denied("this secret was replaced already; use the new one")
     if known is not None:
         if known.digest == digest and known.owner == own.owner and known.live(now):
             return
         raise AlreadyExists("this credential id exists; create another secret")
-    earlier = tx.meta(f"successor.{old}")
-    if earlier:
-        tx.revoke(earlier, now)
+    tx.revoke_successors(own, now)
     tx.add_credential(
         Credential(
             id=id,
@@ -57,22 +55,22 @@ def _add_successor(tx: Tx, actor: Actor, old: str, id: str, digest: bytes, now: 
             created_at=now,
             expires_at=None if own.expires_at is None else now + (own.expires_at - own.created_at),
             note=own.note,
+            replaces=old,
         )
     )
-    tx.set_meta(f"successor.{old}", id)
-    tx.set_meta(f"predecessor.{id}", old)
     changed(tx)
     actor.note(tx, "secret.renew", old, now, f"of {own.owner}: {id} is to take its place")
 
 
 def _end_predecessor(tx: Tx, actor: Actor, id: str, now: float) -> None:
     """Expire the predecessor of a secret that is in use."""
-    old = tx.meta(f"predecessor.{id}")
-    if not old or credential_end(tx, old) is not None:
+    own = tx.credential(id)
+    old = tx.credential(own.replaces) if own is not None else None
+    if old is None or old.ends_at is not None:
         return
-    tx.set_meta(f"ends.{old}", repr(now + GRACE_SECONDS))
+    tx.end_credential(old.id, now + GRACE_SECONDS)
     changed(tx)
-    actor.note(tx, "secret.renewed", old, now, f"{id} took its place")
+    actor.note(tx, "secret.renewed", old.id, now, f"{id} took its place")
 
 
 async def ask(core: Core, cluster: str) -> None:
@@ -81,7 +79,7 @@ async def ask(core: Core, cluster: str) -> None:
     actor, now = acting(), core.clock.now()
 
     def work(tx: Tx) -> None:
-        tx.set_meta(f"{RENEWAL_META}cluster:{cluster}", repr(now))
+        tx.ask_renewal(f"cluster:{cluster}")
         changed(tx)
         actor.note(tx, "secret.ask", cluster, now)
 

@@ -88,8 +88,8 @@ async def set_rules(core: Core, name: str, changes: Mapping[str, object], *, cle
             raise NotFound(f"there is no cluster {name!r}")
         rules = ClusterRules() if clear else ClusterRules.of(cluster.rules)
         rules_json = replace(rules, **changes).to_json()  # type: ignore[arg-type]  # the caller's keys are the fields
-        known = {group.name for group in tx.groups()}
-        unknown = [one for one in ClusterRules.of(rules_json).groups if one not in known]
+        groups = ClusterRules.of(rules_json).groups
+        unknown = set(groups) - {group.name for group in tx.groups(groups)}
         if unknown:
             raise NotFound(f"there is no group {min(unknown)!r}; add one with: rainbow group add {min(unknown)}")
         changed = tx.update_cluster(cluster.id, rules=rules_json)

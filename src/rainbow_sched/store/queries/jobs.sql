@@ -30,6 +30,15 @@ SELECT kind, waits_for FROM dependencies WHERE job = :job ORDER BY waits_for, ki
 -- name: waiters
 SELECT DISTINCT job FROM dependencies WHERE waits_for = :job AND job > :after ORDER BY job LIMIT :limit;
 
+-- name: add_unsettled
+INSERT INTO unsettled_jobs (job, after_job) VALUES (:job, :after_job) ON CONFLICT (job, after_job) DO NOTHING;
+
+-- name: unsettled
+SELECT job, after_job FROM unsettled_jobs ORDER BY job, after_job;
+
+-- name: drop_unsettled
+DELETE FROM unsettled_jobs;
+
 -- name: jobs_by_ids
 SELECT {job_columns} FROM {job_tables} WHERE j.id IN (:*ids);
 

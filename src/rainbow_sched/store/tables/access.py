@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rainbow_sched.model.credential import Credential, CredentialKind
 from rainbow_sched.model.errors import AlreadyExists
@@ -12,7 +12,7 @@ from rainbow_sched.store.named_sql import Value
 from rainbow_sched.store.records import Account, AuditRow, ClusterGroup
 from rainbow_sched.store.session import Row
 from rainbow_sched.store.tables.rows import credential_of
-from rainbow_sched.store.tables.table import Table, to_json
+from rainbow_sched.store.tables.table import Table, batches, to_json
 
 _PAGE = 1000
 _FIRST_DIGEST = b"\0" * 32
@@ -37,6 +37,9 @@ class AccessTable(Table):
             used_at=credential.used_at,
             uses_left=credential.uses_left,
             note=credential.note,
+            ends_at=credential.ends_at,
+            replaces=credential.replaces,
+            renewal_asked=int(credential.renewal_asked),
         )
         if not added:
             raise AlreadyExists(f"there is a credential {credential.id} already; generate another id")
@@ -55,14 +58,32 @@ class AccessTable(Table):
     def revoke_of(self, owner: str, at: float) -> int:
         return self.db.change("revoke_of", owner=owner, at=at)
 
+    def revoke_successors(self, credential: Credential, at: float) -> None:
+        self.db.change("revoke_successors", owner=credential.owner, id=credential.id, at=at)
+
+    def end_credential(self, id: str, at: float) -> None:
+        self.db.change("end_credential", id=id, at=at)
+
+    def ask_renewal(self, owner: str) -> None:
+        self.db.change("ask_renewal", owner=owner)
+
     def touch_credential(self, id: str, at: float) -> None:
         self.db.change("touch_credential", id=id, at=at)
 
     def spend_credential(self, id: str) -> bool:
         return self.db.change("spend_credential", id=id) > 0
 
-    def put_user(self, name: str, groups: Sequence[str], disabled: bool, at: float) -> Account:
-        self.db.change("put_user", name=name, groups=to_json(tuple(groups)), disabled=int(disabled), at=at)
+    def put_user(
+        self, name: str, at: float, *, groups: Sequence[str] = (), rights: Sequence[str] = (), disabled: bool = False
+    ) -> Account:
+        self.db.change(
+            "put_user",
+            name=name,
+            groups=to_json(tuple(groups)),
+            rights=to_json(tuple(rights)),
+            disabled=int(disabled),
+            at=at,
+        )
         return _account(self.db.rows("user", name=name)[0])
 
     def user(self, name: str) -> Account | None:
@@ -72,13 +93,16 @@ class AccessTable(Table):
     def users(self) -> list[Account]:
         return sorted(map(_account, self.db.rows("users")), key=lambda user: user.name)
 
-    def put_group(self, name: str, clusters: Sequence[str]) -> ClusterGroup:
-        self.db.change("put_group", name=name, clusters=to_json(tuple(clusters)))
-        return ClusterGroup(name, tuple(clusters))
+    def put_group(self, name: str, clusters: Sequence[str], rights: Sequence[str] = ()) -> ClusterGroup:
+        self.db.change("put_group", name=name, clusters=to_json(tuple(clusters)), rights=to_json(tuple(rights)))
+        return ClusterGroup(name, tuple(clusters), tuple(rights))
 
-    def groups(self) -> list[ClusterGroup]:
-        groups = (ClusterGroup(name, tuple(json.loads(clusters))) for name, clusters in self.db.rows("groups"))
-        return sorted(groups, key=lambda group: group.name)
+    def groups(self, names: Collection[str] | None = None) -> list[ClusterGroup]:
+        if names is None:
+            rows = self.db.rows("groups")
+        else:
+            rows = [row for part in batches(list(names)) for row in self.db.rows("groups_by_name", names=part)]
+        return sorted(map(_group, rows), key=lambda group: group.name)
 
     def append_audit(
         self, at: float, actor: str, credential: str, address: str, verb: str, object: str, outcome: str, detail: str
@@ -119,9 +143,20 @@ class AccessTable(Table):
         return None if seq == self.db.counter("audit") else seq + 1
 
 
+def _group(row: Row) -> ClusterGroup:
+    name, clusters, rights = row
+    return ClusterGroup(name, tuple(json.loads(clusters)), tuple(json.loads(rights)))
+
+
 def _account(row: Row) -> Account:
-    name, groups, disabled, created_at = row
-    return Account(name=name, groups=tuple(json.loads(groups)), disabled=bool(disabled), created_at=created_at)
+    name, groups, rights, disabled, created_at = row
+    return Account(
+        name=name,
+        groups=tuple(json.loads(groups)),
+        rights=tuple(json.loads(rights)),
+        disabled=bool(disabled),
+        created_at=created_at,
+    )
 
 
 def _audit_row(row: Row) -> AuditRow:

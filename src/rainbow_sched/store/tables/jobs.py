@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rainbow_sched.model.errors import Conflict, NotFound
 from rainbow_sched.model.job import Job, JobEvent, JobState, next_state
@@ -133,3 +133,12 @@ class JobTable(Table):
 
     def waiters(self, job_id: int, after: int, limit: int) -> list[int]:
         return [job for (job,) in self.db.rows("waiters", job=job_id, after=after, limit=limit)]
+
+    def add_unsettled(self, jobs: Iterable[tuple[int, int]]) -> None:
+        self.db.change_many("add_unsettled", list(jobs))
+
+    def take_unsettled(self) -> list[tuple[int, int]]:
+        taken = [(job, after) for job, after in self.db.rows("unsettled")]
+        if taken:
+            self.db.change("drop_unsettled")
+        return taken

@@ -135,6 +135,9 @@ class CredentialRow(NamedTuple):
     used_at: float | None
     uses_left: int | None
     note: str
+    ends_at: float | None
+    replaces: str
+    renewal_asked: int
 
 
 def job_of(row: JobRow, *, check: bool) -> Job:
@@ -250,4 +253,7 @@ def credential_of(columns: Row) -> Credential:
         used_at=row.used_at,
         uses_left=row.uses_left,
         note=row.note,
+        ends_at=row.ends_at,
+        replaces=row.replaces,
+        renewal_asked=bool(row.renewal_asked),
     )

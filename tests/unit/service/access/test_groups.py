@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.service.access.groups import GroupCache
-from rainbow_sched.service.access.principals import EXTERNAL_CREDENTIAL, store_rights
+from rainbow_sched.service.access.principals import EXTERNAL_CREDENTIAL
 from rainbow_sched.store.base import Tx
 from tests.support.service import a_service
 
@@ -36,10 +36,9 @@ async def test_accounts_are_known_after_a_refresh_and_rights_of_groups_count(tmp
         core = service.core
 
         def work(tx: Tx) -> None:
-            tx.put_group("operators", ())
-            store_rights(tx, "group", "operators", ("admin",))
-            tx.put_user("ana", ("operators",), False, 1.0)
-            tx.put_user("bob", (), False, 1.0)
+            tx.put_group("operators", (), rights=("admin",))
+            tx.put_user("ana", 1.0, groups=("operators",))
+            tx.put_user("bob", 1.0)
 
         await core.store.write(work)
         await core.group_cache.refresh(core.store)
