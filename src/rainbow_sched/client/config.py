@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rainbow_sched.documents.reader import DocumentLimits, read
 from rainbow_sched.model.errors import Invalid, NotFound, TooLarge
 
 FILE_NAME = "rainbow-config.yaml"
 MAX_BYTES = 1 << 20
-LIMITS = DocumentLimits(bytes=MAX_BYTES, nodes=MAX_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +147,10 @@ def save(config: Config, path: Path) -> None:
 
 
 def _parse(raw: bytes, path: Path) -> Mapping[str, Any]:
+    from rainbow_sched.documents.reader import DocumentLimits, read  # many commands need no file
+
     try:
-        values = read(raw.decode("utf-8-sig"), LIMITS).data
+        values = read(raw.decode("utf-8-sig"), DocumentLimits(bytes=MAX_BYTES, nodes=MAX_BYTES)).data
     except UnicodeDecodeError as error:
         raise Invalid(f"is not UTF-8 text: {error}", where=str(path)) from None
     except Invalid as error:

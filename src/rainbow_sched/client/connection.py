@@ -10,7 +10,7 @@ import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -35,8 +35,7 @@ _ASCII = frozenset(map(chr, range(0x20, 0x7F)))
 _END_OF_STREAM: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # missing in the stubs
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(NamedTuple):
     """Exponential backoff with jitter."""
 
     first: float = 0.1

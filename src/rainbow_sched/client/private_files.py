@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 from rainbow_sched.model.errors import Invalid
@@ -15,6 +14,8 @@ PRIVATE_MODE = 0o600
 
 def write_whole(path: Path, data: bytes, mode: int = PRIVATE_MODE) -> None:
     """Write a file atomically and durably; it has `mode` from its creation."""
+    import tempfile  # most commands write no file
+
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     target = path.resolve()  # keep a symbolic link
     descriptor, scratch = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 
 class Message(Protocol):
@@ -29,8 +28,7 @@ class CallCredential(enum.Enum):
     REGISTRATION = "registration"
 
 
-@dataclass(frozen=True, slots=True)
-class Rpc(Generic[RequestT, ResponseT]):
+class Rpc(NamedTuple, Generic[RequestT, ResponseT]):
     """One call. An idempotent one has the same effect when it arrives twice, so it may be retried."""
 
     path: str

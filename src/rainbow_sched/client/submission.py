@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import secrets
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,7 +22,7 @@ class JobSubmission:
     terms: Terms = field(default_factory=Terms)
     array: str = ""  # 1-1000, 1-9:2, 0,3,5-7
     dependencies: tuple[str, ...] = ()  # afterok:12 ...
-    client_token: str = field(default_factory=lambda: secrets.token_hex(16))  # the same token means the same job
+    client_token: str = field(default_factory=lambda: os.urandom(16).hex())  # the same token means the same job
 
     def __post_init__(self) -> None:
         if bool(self.canonical) == bool(self.text):

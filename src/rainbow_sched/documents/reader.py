@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from rainbow_sched.model.errors import Invalid, TooLarge
 
@@ -20,8 +21,7 @@ MAX_NODES = 10_000
 MAX_INT = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentLimits:
+class DocumentLimits(NamedTuple):
     """Limits on the size of a document."""
 
     bytes: int = MAX_BYTES
@@ -32,12 +32,11 @@ class DocumentLimits:
 DEFAULT_LIMITS = DocumentLimits()
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """Plain data, and for YAML the line of each path (`resources.ior.with[0].count`)."""
 
     data: object
-    lines: Mapping[str, int] = field(default_factory=dict)
+    lines: Mapping[str, int] = MappingProxyType({})
 
     def with_line(self, error: Invalid) -> Invalid:
         """Return the error with the line added to its path, if the line is known."""

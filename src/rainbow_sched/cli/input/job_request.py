@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,17 +12,12 @@ from typing import TYPE_CHECKING
 
 from rainbow_sched.cli.input.job_options import JobOptions
 from rainbow_sched.cli.input.options import names, pairs
-from rainbow_sched.cli.input.software import requirement
 from rainbow_sched.cli.render.times import parse_time
 from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.jobspecs import canonical
-from rainbow_sched.jobspecs.dialects.compatibility import DEFAULT_RULES, AttributeRule, read_rules, with_compatibility
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
-from rainbow_sched.jobspecs.dialects.requirements import require_at_nodes
-from rainbow_sched.jobspecs.dialects.script import is_script
 from rainbow_sched.jobspecs.reading.durations import parse_duration
-from rainbow_sched.jobspecs.registry import parse
-from rainbow_sched.model.errors import Invalid, TooLarge
+from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.job import MAX_DEPENDENCIES, Terms
 from rainbow_sched.model.request import Group, Request
 
@@ -32,10 +26,8 @@ if TYPE_CHECKING:
 
     from rainbow_sched.client.jobs.methods import JobClient
 
-MAX_FILE_CHARACTERS = 1 << 20
 _BEFORE_KEY = re.compile(r",(?=[A-Za-z_][A-Za-z0-9_-]*=)")
 _DEPENDENCY = re.compile(r"([a-z]+):([0-9]{1,18}(?:-[0-9]{1,18})?(?::[0-9]{1,18}(?:-[0-9]{1,18})?)*)")
-_DIRECTIVE = re.compile(r"\W{0,4}\s*(?:SBATCH|RAINBOW|flux:|FLUX:)")
 _NEVER_EMPTY = ("mem", "time", "image", "cwd", "select", "deadline", "start_after", "lost_after", "array")
 
 
@@ -65,9 +57,12 @@ def prepare(options: JobOptions, now: float, environment: Mapping[str, str]) -> 
         raise Invalid("there is nothing to run; give a FILE (jobspec or script), or -- COMMAND, as in: -- hostname")
     if argv and not argv[0]:
         raise Invalid("the command is an empty word; is a shell variable not set?")
-    text = read_text(path, or_command=path == options.file) if path else ""
-    if text:
-        request, changed = _from_file(text, options)
+    text = ""
+    if path:
+        from rainbow_sched.cli.input.job_file import read_text, request_from_file  # a command needs no reader of files
+
+        text = read_text(path, or_command=path == options.file)
+        request, changed = request_from_file(text, options)
     else:
         request, changed = request_from_flags(_flags(options, argv)), True
     adjusted = _adjusted(request, options, environment)
@@ -127,62 +122,6 @@ def terms(options: JobOptions, now: float) -> Terms:
     )
 
 
-def read_text(path: str, *, or_command: bool = False) -> str:
-    """Return the text of a file; `-` is stdin. `or_command`: the path may be meant as a command."""
-    if path == "-":
-        text = sys.stdin.read(MAX_FILE_CHARACTERS + 1).removeprefix("\ufeff")
-    else:
-        try:
-            with Path(path).open(encoding="utf-8-sig") as file:  # accepts a byte order mark
-                text = file.read(MAX_FILE_CHARACTERS + 1)
-        except FileNotFoundError:
-            hint = f"; to run a command, write -- before it: -- {path}" if or_command else ""
-            raise Invalid(f"there is no file {path}{hint}") from None
-        except OSError as error:
-            raise Invalid(f"cannot read {path}: {error.strerror}") from None
-        except UnicodeError:
-            raise Invalid("the file is not text; to run a program, write -- before it", where=path) from None
-    if len(text) > MAX_FILE_CHARACTERS:
-        raise TooLarge(f"a jobspec or script must have at most {MAX_FILE_CHARACTERS} characters", where=path)
-    if not text.strip():
-        raise Invalid("the file is empty", where=path)
-    if "\0" in text:
-        raise Invalid("the file is not text; to run a program, write -- before it", where=path)
-    return text
-
-
-def _from_file(text: str, options: JobOptions) -> tuple[Request, bool]:
-    """Return the request of a jobspec or script, and whether options changed it."""
-    words = _resource_words(options)
-    if not words:
-        return parse(text, compat=_rules(options)), bool(options.compat_table)
-    if not is_script(text):
-        raise Invalid(f"{words[0]}: a jobspec states its own resources; change them in the file")
-    lines = text.splitlines(keepends=True)
-    last = max((at for at, line in enumerate(lines) if _DIRECTIVE.match(line)), default=0)
-    lines.insert(last + 1, f"#RAINBOW {shlex.join(words)}\n")  # a later directive beats an earlier one
-    request = parse("".join(lines))
-    return replace(request, tasks=tuple(replace(t, script=text) if t.script else t for t in request.tasks)), True
-
-
-def _rules(options: JobOptions) -> Mapping[str, AttributeRule] | None:
-    return read_rules(read_text(options.compat_table)) if options.compat_table else None
-
-
-def _resource_words(options: JobOptions) -> list[str]:
-    """Return the resource options as words of a directive."""
-    values = (
-        ("--nodes", options.nodes),
-        ("--ntasks", options.tasks),
-        ("--cores-per-task", options.cores),
-        ("--gpus-per-task", options.gpus),
-        ("--gpus-per-node", options.gpus_per_node),
-        ("--mem", options.mem),
-    )
-    words = [f"{option}={value}" for option, value in values if value is not None]
-    return [*words, "--exclusive"] if options.exclusive else words
-
-
 def _flags(options: JobOptions, argv: tuple[str, ...]) -> Flags:
     return Flags(
         nodes=options.nodes,
@@ -198,15 +137,20 @@ def _flags(options: JobOptions, argv: tuple[str, ...]) -> Flags:
 
 def _adjusted(request: Request, options: JobOptions, environment: Mapping[str, str]) -> Request:
     """Return the request changed by options that apply to all kinds of input."""
-    requirements = tuple(requirement(text) for text in options.software)
-    if requirements:
+    if options.software:
+        from rainbow_sched.cli.input.software import requirement
+        from rainbow_sched.jobspecs.dialects.requirements import require_at_nodes
+
+        requirements = tuple(requirement(text) for text in options.software)
         groups = tuple(
             Group(name=group.name, levels=tuple(require_at_nodes(level, requirements) for level in group.levels))
             for group in request.groups
         )
         request = replace(request, groups=groups)
     if options.compat:
-        request = with_compatibility(request, read_text(options.compat), rules=_rules(options) or DEFAULT_RULES)
+        from rainbow_sched.cli.input.job_file import with_image_compatibility
+
+        request = with_image_compatibility(request, options, options.compat)
     return replace(
         request,
         name=options.name or request.name,
@@ -239,7 +183,16 @@ def _select(options: JobOptions) -> tuple[str, dict[str, str]]:
     values = pairs(words, "--select") | pairs(options.select_options, "--select-option")
     if values and not policy:
         raise Invalid("--select-option needs --select POLICY")
-    return policy, {key: read_text(value[1:]) if value.startswith("@") else value for key, value in values.items()}
+    return policy, {key: _text_or_file(value) for key, value in values.items()}
+
+
+def _text_or_file(value: str) -> str:
+    """Return the value of a policy's option; `@FILE` is the text of a file."""
+    if not value.startswith("@"):
+        return value
+    from rainbow_sched.cli.input.job_file import read_text
+
+    return read_text(value[1:])
 
 
 def _split_command(command: str | None) -> list[str]:

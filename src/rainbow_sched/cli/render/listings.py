@@ -6,7 +6,7 @@ import json
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from rainbow_sched.cli.render.terminal import clean, one_line, width
 from rainbow_sched.model.errors import Invalid
@@ -15,8 +15,7 @@ FORMATS = ("table", "wide", "json", "jsonl", "yaml", "name")
 MACHINE_FORMATS = ("json", "jsonl", "yaml")
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """One column of a table."""
 
     header: str

@@ -15,21 +15,20 @@ from collections.abc import Sequence
 COLUMNS, MIN_COLUMNS = 120, 40
 MAX_SEQUENCE = 256  # a longer sequence is printed as text, so that it cannot hide output
 
+# These expressions are compiled (by `re`, once) when there is something to remove, which is rare.
 # CSI ... final; OSC, DCS, SOS, PM, APC up to their terminator; two- and three-character escapes; each 7 or 8 bit.
 _BODY = rf"[^\x07\x1b\x9c\n\r]{{0,{MAX_SEQUENCE}}}"
 _CSI = rf"[0-?]{{0,{MAX_SEQUENCE}}}[ -/]{{0,16}}"
-_SEQUENCE = re.compile(
+_SEQUENCE = (
     rf"(?:\x1b\[|\x9b){_CSI}[@-~]"
     rf"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]){_BODY}(?:\x07|\x9c|\x1b\\)"
     r"|\x1b[ -/]{1,16}[0-~]"
     r"|\x1b(?![\[\]PX^_])[0-~]"
 )
 # The start of a sequence at the end of a chunk, buffered until the next chunk.
-_UNFINISHED = re.compile(
-    rf"(?:(?:\x1b\[|\x9b){_CSI}|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]){_BODY}\x1b?|\x1b[ -/]{{0,16}}|\r)\Z"
-)
+_UNFINISHED = rf"(?:(?:\x1b\[|\x9b){_CSI}|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]){_BODY}\x1b?|\x1b[ -/]{{0,16}}|\r)\Z"
 # C0 without tab and newline, DEL, C1; directional marks and overrides; byte order mark; tags; lone surrogates.
-_UNSAFE = re.compile(
+_UNSAFE = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _HARMLESS = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\U0010ffff]*")
@@ -39,8 +38,8 @@ def clean(text: str) -> str:
     """Remove control sequences; keep tabs and line ends, and turn a single carriage return into a line end."""
     if _HARMLESS.fullmatch(text):
         return text
-    text = _SEQUENCE.sub("", text.replace("\r\n", "\n"))
-    return _UNSAFE.sub("", text.replace("\r", "\n"))
+    text = re.sub(_SEQUENCE, "", text.replace("\r\n", "\n"))
+    return re.sub(_UNSAFE, "", text.replace("\r", "\n"))
 
 
 def one_line(text: str) -> str:
@@ -85,13 +84,13 @@ class Cleaner:
 
 def _unfinished_start(text: str) -> int:
     """Return the start of the unfinished sequence at the end of `text`, or its length."""
-    unfinished = _UNFINISHED.search(text)
+    unfinished = re.search(_UNFINISHED, text)
     if unfinished is None:
         return len(text)
-    for finished in _SEQUENCE.finditer(text):
+    for finished in re.finditer(_SEQUENCE, text):
         if finished.start() <= unfinished.start() < finished.end():  # the end of a finished sequence looks unfinished
-            again = _UNFINISHED.search(text, finished.end())
-            return again.start() if again else len(text)
+            again = re.search(_UNFINISHED, text[finished.end() :])
+            return finished.end() + again.start() if again else len(text)
     return unfinished.start()
 
 

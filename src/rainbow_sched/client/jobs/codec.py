@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rainbow_sched.client.jobs.views import EventInfo, ExplanationInfo, JobInfo, PlanInfo, Submitted
-from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.client.views import from_message, json_object, timestamp
 from rainbow_sched.model.job import Terms
 from rainbow_sched.pb.v2 import jobs_pb2
+
+if TYPE_CHECKING:
+    from rainbow_sched.client.submission import JobSubmission
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,16 +6,18 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rainbow_sched.client.connection import Connection
 from rainbow_sched.client.jobs import codec, rpcs
 from rainbow_sched.client.jobs.codec import JobFilter
 from rainbow_sched.client.jobs.views import EventInfo, ExplanationInfo, JobInfo, PlanInfo, StreamChunk, Submitted
-from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.model.errors import Invalid, NotFound, Unavailable
 from rainbow_sched.model.job import JobState
 from rainbow_sched.pb.v2 import jobs_pb2
+
+if TYPE_CHECKING:
+    from rainbow_sched.client.submission import JobSubmission
 
 Item = TypeVar("Item")
 JOBS_PER_PAGE = 1_000
