@@ -16,9 +16,11 @@ from typing import Any
 from rainbow_sched.model.bid import Bid
 from rainbow_sched.model.candidate import Candidate, ClusterReport, Demand
 from rainbow_sched.model.match import Fit
+from rainbow_sched.selection.candidate_set import CandidateSet
 from rainbow_sched.selection.decide import Criteria, Question, decide
 from rainbow_sched.selection.expressions import compile_expression
-from rainbow_sched.selection.policies import BUILT_IN
+from rainbow_sched.selection.fleet_part import FleetPartCache
+from rainbow_sched.selection.policies import built_in
 from rainbow_sched.selection.replay import replay
 
 FORMULA = "(cost_per_node_hour * (memory_per_node * seconds_per_gb)/60/60)"
@@ -126,13 +128,15 @@ def main(arguments: list[str]) -> None:
     run = compile_expression(FORMULA).run
     small, large, with_bids = fleet(100), fleet(1_000), fleet(8, bids=True)
     options = {"priorities": PRIORITIES}
+    policies, fleet_parts = built_in(), FleetPartCache()  # as a service holds them
 
     def constraint() -> object:
-        return BUILT_IN.build("constraint", options).rank(large, DEMAND, Random(0))
+        return policies.build("constraint", options).rank(large, DEMAND, Random(0))
 
     def decision(policy: str, candidates: list[Candidate], options: dict[str, str] | None = None) -> str:
         criteria = Criteria(demand=DEMAND, policy=policy, options=options or {})
-        return decide(Question(criteria=criteria, candidates=candidates, now=NOW)).to_json()
+        question = Question(criteria=criteria, candidates=CandidateSet(candidates, fleet_parts), now=NOW)
+        return decide(question, policies).to_json()
 
     print("choosing: ours, the same in plain Python, and the ratio of the two")
     formula = best(lambda: run(variables), number=2_000), best(lambda: plain_expression(variables), number=2_000)
@@ -146,7 +150,7 @@ def main(arguments: list[str]) -> None:
     _line("constraint, 100 clusters, with its record", ours, plain, 1e6, "under 1000 us")
     _line("start, 8 bids, with its record", best(lambda: decision("start", with_bids), number=5), plain, 1e6, "-")
     stored = decision("random", small)
-    _line(f"replay of {len(stored):,} bytes", best(lambda: replay(stored), number=5), plain, 1e6, "-")
+    _line(f"replay of {len(stored):,} bytes", best(lambda: replay(stored, policies), number=5), plain, 1e6, "-")
 
 
 if __name__ == "__main__":

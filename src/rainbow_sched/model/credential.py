@@ -7,7 +7,6 @@ are stored; a secret of 256 random bits needs no slow hash.
 from __future__ import annotations
 
 import enum
-import functools
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
@@ -157,10 +156,10 @@ def covers(wide: str, narrow: str) -> bool:
         return _REACHES[pattern] >= _REACHES[target]
     if pattern.startswith("@") or target.startswith("@"):
         return False  # groups are expanded before they are compared
-    return _pattern(pattern).fullmatch(target) is not None
+    wild = "*" in pattern or "?" in pattern
+    return pattern == target or (wild and _pattern(pattern).fullmatch(target) is not None)
 
 
-@functools.lru_cache(maxsize=1024)
 def _pattern(text: str) -> re.Pattern[str]:
     """Compile a pattern that matches patterns: `*` matches any text, `?` any character except `*`."""
     return re.compile("".join({"*": ".*", "?": "[^*]"}.get(char, re.escape(char)) for char in text))

@@ -12,7 +12,6 @@ version bound.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TypeAlias
 
 from rainbow_sched.model.request import Scalar
@@ -72,7 +71,6 @@ def equal(one: object, other: object) -> bool:
     return not set(texts(one)).isdisjoint(texts(other))
 
 
-@lru_cache(maxsize=65_536)
 def version_key(text: str) -> VersionKey:
     """Return a sort key in version order, for any text."""
     text = text.strip()[:_MAX_TEXT_CHARS]
@@ -117,7 +115,6 @@ def within(value: Scalar, least: Scalar | None, most: Scalar | None) -> bool:
     return (least is None or at_most(least, value)) and (most is None or at_most(value, most))
 
 
-@lru_cache(maxsize=4096)
 def runs(found: str, target: str) -> bool:
     """Return True if microarchitecture `found` is `target` or a descendant, so that it runs code built for it."""
     if found == target:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 
-from rainbow_sched.model.candidate import CandidateSet
 from rainbow_sched.model.decision import Chosen, Decision, DecisionOutcome, Refuse, Wait
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.match import Fit
+from rainbow_sched.selection.candidate_set import CandidateSet
 from rainbow_sched.selection.decision_random import DecisionRandom
 from rainbow_sched.selection.eligibility import Eligible, prepare
-from rainbow_sched.selection.policies import BUILT_IN, Policy, PolicyError, PolicyTable, Ranking
+from rainbow_sched.selection.policies import Policy, PolicyError, PolicyTable, Ranking, built_in
 from rainbow_sched.selection.question import STALE_AFTER_SECONDS, Criteria, Question
 from rainbow_sched.selection.record import write_record
 
@@ -22,21 +21,23 @@ MAX_REASONS = 20
 MAX_SCORE = 1.7976931348623157e308  # the largest float
 
 
-def decide(question: Question, policies: PolicyTable = BUILT_IN) -> Decision:
+def decide(question: Question, policies: PolicyTable | None = None) -> Decision:
     """Rank the eligible clusters and choose the first; the same question always gives the same decision."""
     name, options = question.criteria.chosen_policy
-    policy = policies.build(name, options)
+    policy = (policies or built_in()).build(name, options)
     eligible = prepare(question, bids=policy.wants_bids, ages=getattr(policy, "wants_ages", False))
     ranking = _rank(name, policy, eligible, question)
     return write_record(question, eligible, ranking, _outcome(question, eligible, ranking))
 
 
-def wants_bids(question: Question, policies: PolicyTable = BUILT_IN) -> bool:
+def wants_bids(question: Question, policies: PolicyTable | None = None) -> bool:
     """Return True if this decision needs bids."""
-    return question.criteria.bounded or policies.build(*question.criteria.chosen_policy).wants_bids
+    return question.criteria.bounded or (policies or built_in()).build(*question.criteria.chosen_policy).wants_bids
 
 
-def clusters_to_ask(question: Question, policies: PolicyTable = BUILT_IN, at_most: int = MAX_BID_REQUESTS) -> list[str]:
+def clusters_to_ask(
+    question: Question, policies: PolicyTable | None = None, at_most: int = MAX_BID_REQUESTS
+) -> list[str]:
     """Return the clusters to request bids from: those where the job fits now first, then by rank without bids.
 
     Clusters that already have a bid, cannot bid, or are excluded are left out.
@@ -45,7 +46,7 @@ def clusters_to_ask(question: Question, policies: PolicyTable = BUILT_IN, at_mos
     criteria = replace(question.criteria, limits=replace(question.criteria.limits, later=True))
     open_question = question._replace(criteria=criteria, candidates=candidates)
     name, options = criteria.chosen_policy
-    policy = policies.build(name, options)
+    policy = (policies or built_in()).build(name, options)
     eligible = prepare(open_question, bids=False, limited=False)
     ranking = _rank(name, policy, eligible, open_question)
     later = {c.name for c in eligible.candidates if c.fit is not Fit.NOW}
@@ -56,7 +57,7 @@ def _rank(name: str, policy: Policy, eligible: Eligible, question: Question) -> 
     if not eligible.candidates:
         return Ranking([], {})
     try:
-        ranking = policy.rank(eligible.candidates, question.criteria.demand, _seeded_random(question.seed))
+        ranking = policy.rank(eligible.candidates, question.criteria.demand, DecisionRandom(question.seed))
     except RainbowError:
         raise
     except (KeyboardInterrupt, SystemExit):
@@ -72,22 +73,6 @@ def _rank(name: str, policy: Policy, eligible: Eligible, question: Question) -> 
         if entry.score is not None and not -MAX_SCORE <= entry.score <= MAX_SCORE:
             raise PolicyError(f"policy {name!r} gave {entry.name} the score {entry.score}; a score must be finite")
     return ranking
-
-
-class _ThreadLocal(threading.local):
-    """A random source per thread: creating one costs more than the numbers of a decision."""
-
-    def __init__(self) -> None:
-        self.random = DecisionRandom()
-
-
-_thread = _ThreadLocal()
-
-
-def _seeded_random(seed: int) -> DecisionRandom:
-    random = _thread.random
-    random.seed(seed)
-    return random
 
 
 def _outcome(question: Question, eligible: Eligible, ranking: Ranking) -> DecisionOutcome:

@@ -8,10 +8,7 @@ _WORD = (1 << 64) - 1
 
 
 class DecisionRandom(Random):
-    """`Random` on SplitMix64: one word of state instead of 624, so that seeding is cheap.
-
-    Call `seed` before each decision.
-    """
+    """`Random` on SplitMix64: one word of state instead of 624, so that seeding is cheap."""
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__(seed)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rainbow_sched.model.bid import Bid
-from rainbow_sched.model.candidate import Candidate, CandidateSet, Demand, OwnerLimits, age, is_stale
-from rainbow_sched.model.identity_cache import IdentityCache
+from rainbow_sched.model.candidate import Candidate, Demand, OwnerLimits, age, is_stale
 from rainbow_sched.selection.bid_scores import Estimate, bias, corrected, estimate
+from rainbow_sched.selection.candidate_set import CandidateSet
 from rainbow_sched.selection.question import Question
 
 
@@ -33,7 +33,7 @@ def prepare(question: Question, *, bids: bool, ages: bool = False, limited: bool
     limits, demand = criteria.limits, criteria.demand
     limited = limited and criteria.bounded
     given = CandidateSet.of(question.candidates)
-    some = given if given.all_now and not (limits.only or limits.never) else _eligible(given, limits)
+    some = given.eligible(limits)
     fresh = some.oldest >= question.now - criteria.stale_after
     if given.unasked and fresh and not (bids or ages or limited):
         return Eligible(some, {}, {}, {}, given)
@@ -58,9 +58,6 @@ def prepare(question: Question, *, bids: bool, ages: bool = False, limited: bool
         else:
             candidates.append(candidate)
     return eligible
-
-
-_eligible = IdentityCache(CandidateSet.eligible, max_entries=256)
 
 
 def _up_to_date(raw: Candidate, question: Question, notes: list[str]) -> Candidate:

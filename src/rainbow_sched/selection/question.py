@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rainbow_sched.model.candidate import NO_LIMITS, Candidate, Demand, OwnerLimits
+from rainbow_sched.model.decision import CRITERIA_KEYS, CriteriaPart
 from rainbow_sched.model.match import Fit
 
 STALE_AFTER_SECONDS = 300.0  # an older state is treated as unknown
@@ -36,6 +37,19 @@ class Criteria:
         """True if there is a deadline or a cost limit; both need bids."""
         return self.limits.deadline is not None or self.limits.max_cost is not None
 
+    @cached_property
+    def record_part(self) -> CriteriaPart:
+        """The criteria as a decision's record holds them."""
+        policy, options = self.chosen_policy
+        policy_part = {
+            "name": policy,
+            "options": dict(options),
+            "configured": self.policy,
+            "configured_options": dict(self.options),
+        }
+        parts = (_request(self.request_hash, self.demand), policy_part, _limits(self.limits), self.stale_after)
+        return CriteriaPart(dict(zip(CRITERIA_KEYS, parts, strict=True)))
+
 
 class Question(NamedTuple):
     """Everything that a decision depends on."""
@@ -46,3 +60,27 @@ class Question(NamedTuple):
     seed: int = 0
     snapshot: int = 0
     now: float = 0.0  # epoch seconds
+
+
+def _request(hash: str, demand: Demand) -> dict[str, Any]:
+    return {
+        "hash": hash,
+        "name": demand.name,
+        "nodes": demand.nodes,
+        "cores": demand.cores,
+        "duration": demand.duration,
+        "parameters": dict(demand.parameters),
+        "options": dict(demand.options),
+    }
+
+
+def _limits(limits: OwnerLimits) -> dict[str, Any]:
+    return {
+        "deadline": limits.deadline,
+        "max_cost": limits.max_cost,
+        "only": sorted(limits.only),
+        "never": sorted(limits.never),
+        "prefer": limits.prefer,
+        "later": limits.later,
+        "otherwise": limits.otherwise,
+    }

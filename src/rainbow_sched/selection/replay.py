@@ -6,11 +6,11 @@ from rainbow_sched.model.decision import Decision, limits_of
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.match import Fit
 from rainbow_sched.selection.decide import Criteria, Question, decide
-from rainbow_sched.selection.policies import BUILT_IN, PolicyTable
+from rainbow_sched.selection.policies import PolicyTable
 from rainbow_sched.selection.record import read_candidates, read_demand
 
 
-def replay(record_json: str, policies: PolicyTable = BUILT_IN) -> Decision:
+def replay(record_json: str, policies: PolicyTable | None = None) -> Decision:
     """Decide again; raise Invalid for a damaged record, UnknownPolicy if the policy is not installed."""
     return decide(question_of(Decision.from_json(record_json)), policies)
 

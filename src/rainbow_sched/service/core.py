@@ -16,7 +16,7 @@ from rainbow_sched.jobspecs.canonical import from_json
 from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.errors import Unconfirmed
 from rainbow_sched.model.prepared_request import PreparedRequest
-from rainbow_sched.selection.policies import BUILT_IN, PolicyTable
+from rainbow_sched.selection.policies import PolicyTable, built_in
 from rainbow_sched.service.access.groups import GroupCache
 from rainbow_sched.service.access.principals import CredentialResolver
 from rainbow_sched.service.agents.host_binding import nodes_of
@@ -52,7 +52,7 @@ class Core:
     settings: Settings
     credential_resolver: CredentialResolver
     presence: Presence
-    policies: PolicyTable = BUILT_IN
+    policies: PolicyTable = field(default_factory=built_in)
     group_cache: GroupCache = field(default_factory=GroupCache)
     notifier: Notifier = field(default_factory=Notifier)
     pending: PendingJobs = field(default_factory=PendingJobs)  # jobs to be decided

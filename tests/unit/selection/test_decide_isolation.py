@@ -16,7 +16,7 @@ from rainbow_sched.model.decision import Decision, Row, StoredDecision
 from rainbow_sched.model.match import Fit
 from rainbow_sched.model.request import Count, Group, Level, Request
 from rainbow_sched.selection.decide import Question, decide
-from rainbow_sched.selection.policies import BUILT_IN, Policy, PolicyError, PolicyTable, Ranked, Ranking
+from rainbow_sched.selection.policies import Policy, PolicyError, PolicyTable, Ranked, Ranking, built_in
 from tests.support.candidates import NOW, a_cluster, a_question, questions
 
 
@@ -130,7 +130,7 @@ def test_the_table_of_policies_is_an_argument_and_not_a_global() -> None:
     assert (
         decide(a_question(a_cluster("a"), policy="odd"), a_table(Ranking([Ranked("a", 0.0, "odd")], {}))).winner == "a"
     )
-    assert "odd" not in BUILT_IN.factories
+    assert "odd" not in built_in().factories
 
 
 @given(st.data())

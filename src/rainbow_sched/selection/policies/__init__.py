@@ -15,12 +15,10 @@ from typing import NamedTuple
 
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.hints import did_you_mean
-from rainbow_sched.model.identity_cache import IdentityCache
 from rainbow_sched.selection.policies import constraint, predicted, simple
 from rainbow_sched.selection.policies.contract import Policy, PolicyError, PolicyFactory, Ranked, Ranking, UnknownPolicy
 
 __all__ = [
-    "BUILT_IN",
     "POLICIES",
     "Listed",
     "Policy",
@@ -30,10 +28,12 @@ __all__ = [
     "Ranked",
     "Ranking",
     "UnknownPolicy",
+    "built_in",
     "installed",
 ]
 
 GROUP = "rainbow.policies"
+MAX_CACHED_POLICIES = 256
 POLICIES: Mapping[str, PolicyFactory] = MappingProxyType(
     {
         "random": simple.AtRandom.from_options,
@@ -47,9 +47,6 @@ POLICIES: Mapping[str, PolicyFactory] = MappingProxyType(
         "weighted": predicted.Weighted.from_options,
     }
 )
-
-
-_built_in = IdentityCache(lambda name, options: POLICIES[name](options))
 
 
 class Listed(NamedTuple):
@@ -67,23 +64,26 @@ class PolicyTable:
     factories: Mapping[str, PolicyFactory]
     origins: Mapping[str, str] = field(default_factory=dict)  # packages of the policies that are not built in
     broken: Mapping[str, str] = field(default_factory=dict)  # name -> load error
-    _last: dict[str, tuple[Mapping[str, str], Policy]] = field(default_factory=dict, init=False, compare=False)
+    _built: dict[tuple[object, ...], Policy] = field(default_factory=dict, init=False, compare=False)  # built-in ones
 
     def build(self, name: str, options: Mapping[str, str]) -> Policy:
         """Build a policy for one decision; raise UnknownPolicy, Invalid for its options, or PolicyError.
 
-        Built-in policies hold no state, so they are cached.
+        Built-in policies hold no state, so they are cached by their options.
         """
-        last = self._last.get(name)
-        if last is not None and last[0] is options:  # as for most jobs
-            return last[1]
+        key = (name, *options.items())
+        policy = self._built.get(key)
+        if policy is not None:
+            return policy
         factory = self.factories.get(name)
         if factory is not None:
             try:
-                if factory is not POLICIES.get(name):
-                    return factory(options)
-                self._last[name] = options, (built := _built_in(name, options))
-                return built
+                policy = factory(options)
+                if factory is POLICIES.get(name):
+                    if len(self._built) >= MAX_CACHED_POLICIES:
+                        self._built.clear()
+                    self._built[key] = policy
+                return policy
             except RainbowError:
                 raise
             except (KeyboardInterrupt, SystemExit):
@@ -105,7 +105,9 @@ class PolicyTable:
         return sorted(listed)
 
 
-BUILT_IN = PolicyTable(POLICIES)
+def built_in() -> PolicyTable:
+    """Return a table of the built-in policies alone."""
+    return PolicyTable(POLICIES)
 
 
 def installed(points: Iterable[EntryPoint] | None = None) -> PolicyTable:

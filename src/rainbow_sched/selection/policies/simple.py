@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from rainbow_sched.model.candidate import Candidate, CandidateSet, Demand
+from rainbow_sched.model.candidate import Candidate, Demand
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.match import Fit
+from rainbow_sched.selection.candidate_set import CandidateSet
 from rainbow_sched.selection.options import take
 from rainbow_sched.selection.policies.contract import Ranked, Ranking
 

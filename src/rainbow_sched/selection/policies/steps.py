@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 from rainbow_sched.model.errors import Invalid
@@ -75,9 +74,8 @@ class Program:
     names: frozenset[str]
 
 
-@lru_cache(maxsize=256)
 def parse_program(text: str) -> Program:
-    """Parse the option `priorities`; the result is immutable and cached by its text."""
+    """Parse the option `priorities`."""
     where = "option 'priorities'"
     raw = read_yaml(text, where)
     if not isinstance(raw, list) or not raw:

@@ -13,7 +13,6 @@ from rainbow_sched.model.bid import TrackRecord
 from rainbow_sched.model.candidate import (
     NOTHING_PLACED,
     Candidate,
-    CandidateSet,
     ClusterReport,
     PlacedSinceReport,
 )
@@ -23,6 +22,8 @@ from rainbow_sched.model.errors import NotFound
 from rainbow_sched.model.graph import Graph, Mark, Subsystem
 from rainbow_sched.model.match import Fit, Matches
 from rainbow_sched.model.prepared_request import PreparedRequest
+from rainbow_sched.selection.candidate_set import CandidateSet
+from rainbow_sched.selection.fleet_part import FleetPartCache
 from rainbow_sched.service.clusters.member import Member, reserve, reserve_next, reserve_on_nodes, retry_unplaced
 
 MAX_CANDIDATE_SETS = 256
@@ -39,6 +40,7 @@ class Fleet:
         self.without_binding: set[str] = set()  # clusters whose agents cannot bind jobs to hosts
         self._members: dict[str, Member] = {}
         self._closed: dict[str, str] | None = None  # until a standing changes
+        self.fleet_parts = FleetPartCache()
         self._candidate_sets: dict[Matches, CandidateSet] = {}  # until a change
         self._cached_candidates: dict[Fit, dict[str, Candidate]] = {fit: {} for fit in Fit}  # until a cluster changes
 
@@ -76,7 +78,7 @@ class Fleet:
         if known is None:
             if len(self._candidate_sets) >= MAX_CANDIDATE_SETS:
                 self._candidate_sets.clear()
-            known = self._candidate_sets[matches] = CandidateSet(self._candidates(matches))
+            known = self._candidate_sets[matches] = CandidateSet(self._candidates(matches), self.fleet_parts)
         return known
 
     def _candidates(self, matches: Matches) -> list[Candidate]:

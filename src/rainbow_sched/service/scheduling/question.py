@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 from rainbow_sched.graphs.backend import GraphBackend
 from rainbow_sched.model.bid import Bid
-from rainbow_sched.model.candidate import Candidate, CandidateSet
+from rainbow_sched.model.candidate import Candidate
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.match import Fit, Matches
 from rainbow_sched.model.prepared_request import PreparedRequest
+from rainbow_sched.selection.candidate_set import CandidateSet
 from rainbow_sched.selection.decide import MAX_REASONS
 from rainbow_sched.selection.question import NO_MISFITS, Question
 from rainbow_sched.service.agents.host_binding import (
@@ -73,7 +74,7 @@ def build_question(core: Core, query: PlacementQuery) -> Question:
     count = query.show_slots or core.policies.wants_slots(criteria.policy, criteria.options)
     ever, names = matches.ever, matches.names
     if count or query.bids or query.silent:
-        candidates = CandidateSet([_candidate(name, matches, fleet, query) for name in ever])
+        candidates = CandidateSet([_candidate(name, matches, fleet, query) for name in ever], fleet.fleet_parts)
     else:
         candidates = fleet.candidates(matches)
     misfits = NO_MISFITS

@@ -14,12 +14,20 @@ from rainbow_sched.model.bid import TrackRecord
 from rainbow_sched.model.candidate import Candidate, Demand
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.match import Fit
-from rainbow_sched.selection.policies import BUILT_IN, POLICIES, PolicyError, Ranking, UnknownPolicy, installed
+from rainbow_sched.selection.policies import (
+    MAX_CACHED_POLICIES,
+    POLICIES,
+    PolicyError,
+    Ranking,
+    UnknownPolicy,
+    built_in,
+    installed,
+)
 from tests.support.candidates import a_bid, a_cluster
 
 
 def choose(policy: str, *fleet: Candidate, demand: Demand | None = None, seed: int = 0, **options: str) -> Ranking:
-    return BUILT_IN.build(policy, options).rank(fleet, demand or Demand(), Random(seed))
+    return built_in().build(policy, options).rank(fleet, demand or Demand(), Random(seed))
 
 
 def order(ranking: Ranking) -> list[str]:
@@ -135,8 +143,8 @@ def test_weights_are_relative_and_a_minus_means_that_more_is_better() -> None:
     ranking = choose("weighted", *fleet, weights="-40*nodes_free")
     assert [(entry.name, entry.score) for entry in ranking.ranked] == [("b", 1.0), ("a", 0.0), ("c", 0.0)]
     assert ranking.ranked[2].reason == "score 0.000: nodes_free is not known"
-    assert not BUILT_IN.build("weighted", {"weights": "nodes_free - 2*load"}).wants_bids
-    assert BUILT_IN.build("weighted", {"weights": "nodes_free + cost"}).wants_bids
+    assert not built_in().build("weighted", {"weights": "nodes_free - 2*load"}).wants_bids
+    assert built_in().build("weighted", {"weights": "nodes_free + cost"}).wants_bids
 
 
 @pytest.mark.parametrize(
@@ -144,7 +152,7 @@ def test_weights_are_relative_and_a_minus_means_that_more_is_better() -> None:
 )
 def test_weights_that_cannot_be_read_are_refused(weights: str) -> None:
     with pytest.raises(Invalid):
-        BUILT_IN.build("weighted", {"weights": weights})
+        built_in().build("weighted", {"weights": weights})
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(-1e308, 1e308)), min_size=1, max_size=6), st.sampled_from("+-"))
@@ -187,9 +195,9 @@ def _better(one: Candidate, other: Candidate) -> bool:
 
 def test_an_unknown_policy_answers_with_the_nearest_name() -> None:
     with pytest.raises(UnknownPolicy, match="there is no policy 'constrain'; did you mean 'constraint'"):
-        BUILT_IN.build("constrain", {})
+        built_in().build("constrain", {})
     with pytest.raises(UnknownPolicy, match="there are constraint, cost, first"):
-        BUILT_IN.build("zzz", {})
+        built_in().build("zzz", {})
 
 
 def a_point(name: str, value: str) -> EntryPoint:
@@ -212,7 +220,17 @@ def test_a_plugin_that_does_not_load_is_kept_with_its_cause_and_the_others_work(
 def test_options_that_are_not_unicode_are_refused_each_time() -> None:
     for _ in range(2):  # what failed is not kept
         with pytest.raises(Invalid, match="the text is not valid Unicode"):
-            BUILT_IN.build("constraint", {"priorities": "\ud800"})
+            built_in().build("constraint", {"priorities": "\ud800"})
+
+
+def test_a_table_builds_a_built_in_policy_once_per_options_and_a_plugin_each_time() -> None:
+    table = installed([a_point("other", "rainbow_sched.selection.policies.simple:AtRandom.from_options")])
+    assert table.build("least", {"key": "a"}) is table.build("least", {"key": "a"})
+    assert table.build("least", {"key": "a"}) != table.build("least", {"key": "b"})
+    assert table.build("other", {}) is not table.build("other", {})
+    for number in range(3 * MAX_CACHED_POLICIES):
+        table.build("least", {"key": f"k{number}"})
+    assert len(table._built) <= MAX_CACHED_POLICIES
 
 
 def test_a_plugin_cannot_take_the_name_of_a_built_in_policy() -> None:
