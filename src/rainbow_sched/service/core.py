@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rainbow_sched.jobspecs.canonical import from_json
 from rainbow_sched.jobspecs.preparation import prepare
@@ -31,7 +31,6 @@ from rainbow_sched.service.scheduling.bids import BidCollector
 from rainbow_sched.service.scheduling.criteria import CriteriaCache
 from rainbow_sched.service.scheduling.pending import PendingJobs
 from rainbow_sched.service.settings import Settings
-from rainbow_sched.service.submission.quota import Quota
 from rainbow_sched.service.wakeups import EVENTS, OUTPUT, Notifier, cluster_topic
 from rainbow_sched.store.base import Store, Tx
 
@@ -61,13 +60,11 @@ class Core:
     unsettled: bool = True  # dependents may remain to be settled; unknown after a start
     commit_outcome_unknown: bool = False  # see scheduling/reconcile.py
     unconfirmed_effects: list[Effects] = field(default_factory=list)  # of writes with unknown outcome
-    quota: Quota = field(init=False)
     bidding: BidCollector = field(init=False)
     criteria: CriteriaCache = field(default_factory=CriteriaCache)
     _requests: dict[str, PreparedRequest] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.quota = Quota(self.settings.queued_per_owner)
         self.bidding = BidCollector(self.notifier, self.clock, self.settings.bid_deadline, self.settings.bidders)
 
     async def write(self, work: Callable[[Tx, Effects], T]) -> T:
@@ -75,14 +72,15 @@ class Core:
 
         Cancelling the caller does not cancel a write in progress.
         """
-        write_task = asyncio.ensure_future(self._write(work))
-        try:
-            return await asyncio.shield(write_task)
-        except asyncio.CancelledError:
-            write_task.add_done_callback(_log_failure)
-            raise
+        return await uncancelled(self.transact(work))
 
-    async def _write(self, work: Callable[[Tx, Effects], T]) -> T:
+    async def transact(
+        self, work: Callable[[Tx, Effects], T], *, brief: bool = False, durable: Callable[[], None] = lambda: None
+    ) -> T:
+        """Do the same in the caller's task, which nobody may cancel; `durable` is called before the effects.
+
+        `brief`: see `Store.write`.
+        """
         effects = Effects()
 
         def attempt(tx: Tx) -> T:
@@ -93,18 +91,23 @@ class Core:
             return answer
 
         try:
-            answer = await self.commit(attempt)
+            answer = await self.commit(attempt, brief=brief)
         except Unconfirmed:
             self.unconfirmed_effects.append(effects)
             raise
-        self.apply_effects(effects)
+        durable()
+        try:
+            self.apply_effects(effects)
+        except Exception:  # internal error: memory has to be compared with the store
+            self.commit_outcome_unknown = True
+            raise
         return answer
 
     async def commit(self, work: Callable[[Tx], T], *, brief: bool = False) -> T:
         """Run `work` in the store for callers that update memory themselves; note an unknown commit outcome."""
         try:
             return await self.store.write(work, brief=brief)
-        except Unconfirmed:
+        except (Unconfirmed, asyncio.CancelledError):
             self.commit_outcome_unknown = True
             raise
 
@@ -134,6 +137,9 @@ class Core:
         self.unsettled = self.unsettled or effects.unsettled
         self.pending.remove(effects.left_pending)
         self.pending.add_queued(effects.queued)
+        for waiting, excluded in effects.waiting:
+            if self.pending.group_of(waiting.job) is None:
+                self.pending.add(self.fleet, waiting, excluded)
         if effects.clusters or effects.released or effects.removed or effects.nodes:
             self.pending.changed()
         for name in sorted(effects.wake):
@@ -153,6 +159,16 @@ class Core:
                 self._requests.clear()
             request = self._requests[spec] = prepare(from_json(spec))
         return request
+
+
+async def uncancelled(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work` in a task of its own, which goes on if the caller is cancelled."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(_log_failure)
+        raise
 
 
 def _log_failure(write_task: asyncio.Future[T]) -> None:

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from rainbow_sched.model.cluster import Cluster
-from rainbow_sched.store.records import RestoreReport
+from rainbow_sched.store.records import RestoreReport, WaitingJob
 
 MAX_DEPENDENTS_PER_WRITE = 500
 
@@ -26,6 +26,7 @@ class Effects:
     nodes: list[tuple[str, str, str]] = field(default_factory=list)  # (cluster, fence, hostlist)
     wake: set[str] = field(default_factory=set)  # clusters whose agents have new work
     queued: list[int] = field(default_factory=list)  # jobs to decide
+    waiting: list[tuple[WaitingJob, str]] = field(default_factory=list)  # jobs that nothing fits now, see `PendingJobs`
     left_pending: list[int] = field(default_factory=list)  # jobs to drop from the pending ones
     outcomes: list[tuple[str, bool]] = field(default_factory=list)  # (cluster, success), for the circuit breaker
     to_settle: deque[tuple[int, int]] = field(default_factory=deque)  # (job, after which dependent)

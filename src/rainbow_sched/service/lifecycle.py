@@ -7,7 +7,7 @@ wake, resources to free) are written into `Effects`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -16,7 +16,7 @@ from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import Conflict, Corrupt, NotFound
 from rainbow_sched.model.job import Hold, Job, JobEvent, JobState
 from rainbow_sched.service.effects import Effects
-from rainbow_sched.store.base import Tx
+from rainbow_sched.store.base import DecidedJob, Tx, WaitingJob
 
 CANCEL = "cancel"
 DEADLINE_PASSED = "its deadline passed"
@@ -39,7 +39,9 @@ class AttemptEnd:
 
 
 def bind(tx: Tx, fx: Effects, job: Job, cluster: str, token: str, record: StoredDecision, now: float) -> Job:
-    """Assign a queued job to the cluster that was chosen."""
+    """Assign a job to the cluster that was chosen; a held one is released first."""
+    if job.state is JobState.HELD:
+        job = tx.update_job(job, JobEvent.RELEASED, now, detail={"reason": "a cluster fits now"}, hold=None)
     attempt = tx.add_attempt(job, cluster, token, now)
     tx.put_decision(job.id, attempt.n, now, record)
     fx.wake.add(cluster)
@@ -57,6 +59,19 @@ def bind(tx: Tx, fx: Effects, job: Job, cluster: str, token: str, record: Stored
         evaluations=job.evaluations + 1,
         evaluated_at=now,
     )
+
+
+def place_all(tx: Tx, fx: Effects, decided: Sequence[DecidedJob], now: float) -> None:
+    """Assign or hold many queued jobs; raise Conflict if one of them has changed since it was read."""
+    tx.apply_decisions(decided, now)
+    fx.events = True
+    for one in decided:
+        job = one.job
+        if one.cluster:
+            fx.wake.add(one.cluster)
+            fx.left_pending.append(job.id)
+        else:
+            fx.waiting.append((WaitingJob(job.id, job.terms.priority, job.spec, job.terms, job.owner), ""))
 
 
 def hold(tx: Tx, fx: Effects, job: Job, why: Hold, reason: str, now: float) -> Job:

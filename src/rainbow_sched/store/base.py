@@ -81,6 +81,9 @@ class Tx(Protocol):
         """Change standing, manager, seen_at, state, state_at, marks, used, rules, record, drain_reason, node_rules or
         wrong_nodes."""
 
+    def check_clusters(self, planned_for: Mapping[str, Cluster]) -> None:
+        """Raise NotFound or Conflict unless these are the live clusters of their names, with the same rules."""
+
     def remove_cluster(self, id: int, at: float) -> None:
         """Remove a cluster: its name is free again, its graphs are deleted, its live attempts have no lease."""
 

@@ -6,8 +6,9 @@ import pytest
 
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.cluster import Standing
-from rainbow_sched.model.errors import AlreadyExists, Corrupt, Invalid, NotFound
+from rainbow_sched.model.errors import AlreadyExists, Conflict, Corrupt, Invalid, NotFound
 from rainbow_sched.store import Store
+from rainbow_sched.store.base import Tx
 from tests.contract.store.builders import a_bound_draft, a_cluster
 
 
@@ -110,3 +111,46 @@ async def test_a_graph_that_changed_on_disk_is_refused(store: Store) -> None:
 
 def _bytes(tx: object) -> str:
     return "BLOB" if tx.db.dialect.name == "sqlite" else "BYTEA"  # type: ignore[attr-defined]
+
+
+async def test_a_plan_for_a_cluster_holds_until_it_leaves_is_registered_anew_or_changes_its_rules(store: Store) -> None:
+    await a_cluster(store, "perl", "frontier")
+    planned = {cluster.name: cluster for cluster in await store.read(lambda tx: tx.clusters())}
+    perl, frontier = planned["perl"], planned["frontier"]
+
+    async def holds(*names: str) -> bool:
+        chosen = {name: planned[name] for name in names}
+        try:
+            await store.write(lambda tx: tx.check_clusters(chosen))
+        except (Conflict, NotFound):
+            return False
+        return True
+
+    await store.write(lambda tx: tx.update_cluster(perl.id, state={"nodes_free": 3}, standing=Standing.DRAINING))
+    assert await holds()
+    assert await holds("perl", "frontier")
+    planned["perl"] = await store.write(lambda tx: tx.update_cluster(perl.id, rules={"users": ["ana"]}))
+    assert await holds("perl")
+    await store.write(lambda tx: tx.update_cluster(perl.id, rules={}))
+    assert not await holds("perl", "frontier")
+    assert await holds("frontier")
+    await store.write(lambda tx: tx.remove_cluster(frontier.id, 2.0))
+    assert not await holds("frontier")
+    await a_cluster(store, "frontier")
+    assert not await holds("frontier")
+
+
+async def test_a_change_of_rules_that_was_undone_refuses_no_plan(store: Store) -> None:
+    await a_cluster(store, "perl")
+    [perl] = await store.read(lambda tx: tx.clusters())
+
+    def undone(tx: Tx) -> None:
+        tx.update_cluster(perl.id, rules={"users": ["ana"]})
+        with pytest.raises(Conflict):
+            tx.check_clusters({"perl": perl})
+        raise Invalid("on purpose")
+
+    await store.write(lambda tx: tx.check_clusters({"perl": perl}))
+    with pytest.raises(Invalid):
+        await store.write(undone)
+    await store.write(lambda tx: tx.check_clusters({"perl": perl}))

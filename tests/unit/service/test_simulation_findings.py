@@ -25,7 +25,7 @@ from rainbow_sched.service.clusters import registration
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.maintenance import timers
 from rainbow_sched.service.maintenance.timers import Timers
-from rainbow_sched.service.scheduling import batches, loop
+from rainbow_sched.service.scheduling import loop, plan
 from rainbow_sched.service.scheduling.question import PlacementQuery, build_question
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import Dependency, Store, Tx
@@ -136,8 +136,7 @@ async def test_an_internal_error_over_one_job_stops_neither_the_others_nor_the_l
         made = []
         for owner in ("ana", "bob", "eve"):
             made += await submit(service, a_submission(owner, terms=Terms(hold=True)))
-        for room in (loop, batches):
-            monkeypatch.setattr(room, "build_question", faulty)
+        monkeypatch.setattr(plan, "build_question", faulty)
         for job in made:
             await jobs.release(service.core, job.id, ADMIN)
         await service.scheduling_loop.decide_pending()
@@ -174,8 +173,7 @@ async def test_a_job_over_which_deciding_failed_is_tried_again_with_growing_paus
     async with a_service(tmp_path, clock=clock) as service:
         await with_cluster(service, "east")
         [job] = await submit(service, a_submission("bob", terms=Terms(hold=True)))
-        monkeypatch.setattr(loop, "build_question", faulty)
-        monkeypatch.setattr(batches, "build_question", faulty)
+        monkeypatch.setattr(plan, "build_question", faulty)
         await jobs.release(service.core, job.id, ADMIN)
         await service.scheduling_loop.decide_pending()
         await _passes(service, clock, 128)
@@ -191,7 +189,7 @@ async def test_a_job_that_waits_for_room_waits_on_after_deciding_failed_over_it(
     clock, faulty = ManualClock(), Troubled(RuntimeError("on purpose"))
     async with a_service(tmp_path, clock=clock) as service:
         [job] = await submit(service, a_submission("bob"))
-        monkeypatch.setattr(loop, "build_question", faulty)
+        monkeypatch.setattr(plan, "build_question", faulty)
         await service.scheduling_loop.decide_pending()
         faulty.error = None
         await _passes(service, clock, 4)
@@ -207,7 +205,7 @@ async def test_a_cancelled_job_over_which_deciding_failed_is_not_tried_again(
     clock, faulty = ManualClock(), Troubled(RuntimeError("on purpose"))
     async with a_service(tmp_path, clock=clock) as service:
         [job] = await submit(service, a_submission("bob"))
-        monkeypatch.setattr(loop, "build_question", faulty)
+        monkeypatch.setattr(plan, "build_question", faulty)
         await service.scheduling_loop.decide_pending()
         await jobs.cancel(service.core, [job.id], None, ADMIN, "")
         service.core.pending.requeue_deferred(clock.now() + 1_000.0)
@@ -222,8 +220,7 @@ async def test_graphs_that_cannot_be_asked_now_make_no_job_infeasible(
     async with a_service(tmp_path) as service:
         await with_cluster(service, "east")
         [job] = await submit(service, a_submission("bob", terms=Terms(hold=True)))
-        for room in (loop, batches):
-            monkeypatch.setattr(room, "build_question", away)
+        monkeypatch.setattr(plan, "build_question", away)
         await jobs.release(service.core, job.id, ADMIN)
         await service.scheduling_loop.decide_pending()
         assert await state(service, job.id) is JobState.QUEUED

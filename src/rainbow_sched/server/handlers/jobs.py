@@ -41,7 +41,7 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         terms = codec.terms_in(request.terms, by)
         seed = self._core.ids.seed()
         ask = PlacementQuery(request=prepared, terms=terms, owner=by.name, seed=seed, show_slots=True)
-        plan = await explanation.plan(self._service.scheduling_loop, ask, reasons=request.reasons)
+        plan = await explanation.plan(self._service.core, ask, reasons=request.reasons)
         return jobs_pb2.PlanResponse(decision=plan.decision.to_json(), explanations=plan.explanations)
 
     async def Get(self, request: jobs_pb2.GetJobRequest, context: Any) -> jobs_pb2.Job:
@@ -88,7 +88,7 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         return codec.job_out(await jobs.release(self._core, request.id, caller()))
 
     async def Explain(self, request: jobs_pb2.ExplainRequest, context: Any) -> jobs_pb2.ExplainResponse:
-        story = await explanation.explain(self._service.scheduling_loop, request.id, caller())
+        story = await explanation.explain(self._service.core, request.id, caller())
         return codec.story_out(story, self._nodes(story.view))
 
     def _deciding_caller(self) -> Principal:

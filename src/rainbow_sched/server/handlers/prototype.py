@@ -21,6 +21,7 @@ from rainbow_sched.service.agents import offers
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import registration, removal, reported_state
 from rainbow_sched.service.clusters.rules import visible_to
+from rainbow_sched.service.scheduling.plan import question_with_bids
 from rainbow_sched.service.scheduling.question import PlacementQuery
 from rainbow_sched.service.submission.submission import Submission
 
@@ -74,7 +75,7 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
             owner=submission.owner,
             seed=self._core.ids.seed(),
         )
-        decision = decide(await self._service.scheduling_loop.question_with_bids(ask), self._core.policies)
+        decision = decide(await question_with_bids(self._core, ask), self._core.policies)
         if not isinstance(decision.outcome, Chosen):
             raise Impossible("no clusters passed selection: " + "; ".join(decision.outcome.reasons))
         if request.satisfy_only:

@@ -39,8 +39,7 @@ from rainbow_sched.service.clusters.reported_state import (
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance import restore
-from rainbow_sched.service.scheduling.bids import OpenBidRequest
-from rainbow_sched.service.scheduling.loop import bid_of
+from rainbow_sched.service.scheduling.bids import OpenBidRequest, bid_of
 from rainbow_sched.service.wakeups import cluster_topic
 from rainbow_sched.store.base import Tx
 

@@ -141,6 +141,24 @@ def _digest(spec: str) -> str:
     return hashlib.sha256(spec.encode()).hexdigest()
 
 
+def bid_of(
+    cluster: str, asked_at: float, now: float, values: Mapping[str, float | None], yes: bool, reason: str
+) -> Bid:
+    """Return an agent's answer as a bid; `Bid` refuses invalid numbers."""
+    p50, p90 = values.get("start_p50"), values.get("start_p90")
+    return Bid(
+        cluster=cluster,
+        yes=yes,
+        reason=reason[:1024],
+        asked_at=asked_at,
+        valid_until=now + min(max(values.get("valid_for") or 0.0, 0.0), 3600.0),
+        start_p50=p50,
+        start_p90=p90 if p90 is not None else p50,
+        runtime_factor=values.get("runtime_factor") or 1.0,
+        cost=values.get("cost"),
+    )
+
+
 def score_start(tx: Tx, fx: Effects, attempt: Attempt, started: float) -> None:
     """Record the actual wait of a job that has started."""
     bid = _winning_bid(tx, attempt)

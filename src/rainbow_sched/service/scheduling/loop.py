@@ -9,34 +9,36 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rainbow_sched.model.attempt import Attempt, AttemptState
-from rainbow_sched.model.bid import Bid
-from rainbow_sched.model.binding import GroupHosts
-from rainbow_sched.model.decision import Chosen, Decision, Refuse, StoredDecision
-from rainbow_sched.model.errors import Conflict, RainbowError, Unavailable
-from rainbow_sched.model.job import Hold, Job, JobEvent, JobState
+from rainbow_sched.model.errors import Corrupt, RainbowError, Unavailable
+from rainbow_sched.model.job import Hold, Job, JobState
 from rainbow_sched.model.prepared_request import PreparedRequest
-from rainbow_sched.selection.decide import Question, clusters_to_ask, decide, wants_bids
-from rainbow_sched.service import lifecycle
-from rainbow_sched.service.agents.host_binding import bound_offer
+from rainbow_sched.selection.decide import wants_bids
 from rainbow_sched.service.agents.offers import RECEIVER
 from rainbow_sched.service.agents.reports import BLAMES_CLUSTER
-from rainbow_sched.service.core import Core
-from rainbow_sched.service.effects import Effects
+from rainbow_sched.service.core import Core, uncancelled
 from rainbow_sched.service.maintenance import restore
-from rainbow_sched.service.scheduling.batches import MAX_JOBS_PER_WRITE, decide_batch
-from rainbow_sched.service.scheduling.pending import shape_of
-from rainbow_sched.service.scheduling.question import PlacementQuery, build_question
-from rainbow_sched.store.base import Tx
+from rainbow_sched.service.scheduling.apply import MAX_PLANS, apply_alone, apply_together
+from rainbow_sched.service.scheduling.plan import (
+    PlannedJob,
+    Reservations,
+    TimeSlice,
+    plan,
+    plan_decision,
+    question_with_bids,
+)
+from rainbow_sched.service.scheduling.question import NONE, PlacementQuery
 
 log = logging.getLogger(__name__)
 EXCLUDE_SECONDS = 60.0  # for which a cluster that returned a job is excluded; doubles each time
 MAX_DOUBLINGS = 6
 MAX_CONCURRENT_DECISIONS = 64
 RETRY_SECONDS = 1.0
+MAX_JOBS_PER_WRITE = 256
+_APPLIED_TOGETHER = (JobState.BOUND, JobState.HELD)
 
 
 @dataclass(slots=True)
@@ -76,7 +78,7 @@ class SchedulingLoop:
         while taken := self.core.pending.take_queued(MAX_JOBS_PER_WRITE):
             ids = await restore.hold_old_jobs(self.core, taken)
             try:
-                individually = await decide_batch(self.core, ids)
+                individually = await decide_together(self.core, ids)
             except Unavailable as error:
                 log.warning("%d jobs could not be decided: %s", len(ids), error)
                 failed.extend(ids)
@@ -120,139 +122,95 @@ class SchedulingLoop:
             group.tried_time = self.core.clock.now()
             await self._decide_or_defer(id, group.needs_now)
 
-    async def decide(self, id: int) -> bool:
-        """Decide one job and store the outcome; return True if it is no longer pending."""
-        job = await self.core.store.read(lambda tx: tx.job(id))
-        if job is None or not _is_undecided(job):
-            self.core.pending.remove([id])
-            return True
-        excluded = await self.excluded(job)
-        query = PlacementQuery(
-            request=self.core.request_of(job.spec),
-            terms=job.terms,
-            owner=job.owner,
-            excluded=excluded,
-            seed=self.core.ids.seed(),
-        )
+    async def decide(self, id: int) -> None:
+        """Decide one job, also if the caller is cancelled meanwhile; retry later if the store refuses every plan."""
+        await uncancelled(self._decide(id))
+
+    async def _decide(self, id: int) -> None:
+        core = self.core
+        for _ in range(MAX_PLANS):
+            job = await core.store.read(lambda tx: tx.job(id))
+            if job is None or not _is_undecided(job):
+                core.pending.remove([id])
+                return
+            excluded = await excluded_clusters(core, job)
+            with Reservations(core) as reserved:
+                planned = await self._plan_alone(reserved, job, _query_of(core, job, excluded))
+                refused = await apply_alone(core, reserved, job, planned, ",".join(sorted(excluded)))
+            if refused is None:
+                return
+            if refused.is_final:
+                raise refused.error
+        delay = core.pending.defer(id, core.clock.now())
+        log.warning("job %d: the store refused %d plans; retry in %.0f s", id, MAX_PLANS, delay)
+
+    async def _plan_alone(self, reserved: Reservations, job: Job, query: PlacementQuery) -> PlannedJob:
+        """Plan one job, with bids if its policy wants them; refuse it if it can never be decided."""
+        core = self.core
         try:
-            question = await self.question_with_bids(query)
-            decision = decide(question, self.core.policies)
+            question = await question_with_bids(core, query)
+            planned = plan_decision(core, reserved, query, question)
         except Unavailable:  # the graph backend is away: no verdict on the job
             raise
         except RainbowError as error:
-            reason = str(error)
-            await self.core.write(lambda tx, fx: self._refuse(tx, fx, id, reason))
-            return True
-        group = self.core.pending.group_of(id)
+            return PlannedJob(JobState.INFEASIBLE, str(error))
+        group = core.pending.group_of(job.id)
         if group is not None:
-            group.needs_now = None if wants_bids(question, self.core.policies) else query.request
-        return await self._store(job, query, decision)
+            group.needs_now = None if wants_bids(question, core.policies) else query.request
+        return planned
 
-    async def question_with_bids(self, query: PlacementQuery) -> Question:
-        """Return the question, with bids of the matching clusters if the policy wants them."""
-        core = self.core
-        question = build_question(core, query)
-        if not wants_bids(question, core.policies):
-            return question
-        names = clusters_to_ask(question, core.policies, core.settings.bidders)
-        hosts = self._hosts(query.request, names)
-        answers = await core.bidding.ask(query.request.text, names, core.presence.reachable(core.clock.now()), hosts)
-        with_bids = query._replace(bids=answers.bids, silent=answers.silent)
-        return build_question(core, with_bids)
 
-    def _hosts(self, request: PreparedRequest, names: Iterable[str]) -> dict[str, tuple[GroupHosts, ...]]:
-        """Return the hosts to which the request is bound, by cluster."""
-        fleet = self.core.fleet
-        if not request.may_bind:
-            return {}
-        rules = {name: fleet.member(name).cluster.node_rules for name in names}
-        return {name: bound_offer(fleet, name, request, rules[name]).hosts for name in rules}
+async def decide_together(core: Core, ids: Sequence[int]) -> list[int]:
+    """Decide queued jobs that need no bids, and store them in one write.
 
-    async def excluded(self, job: Job) -> Mapping[str, str]:
-        """Return the clusters that recently returned this job or failed to run it."""
-        if not job.attempt:
-            return {}
-        attempts = await self.core.store.read(lambda tx: tx.attempts(job.id))
-        now = self.core.clock.now()
-        times: Counter[str] = Counter()
-        excluded = {}
-        for a in attempts:
-            if not (_refused(a) or a.failure in BLAMES_CLUSTER):
-                continue
-            counts = EXCLUDE_SECONDS * 2.0 ** min(times[a.cluster], MAX_DOUBLINGS)
-            times[a.cluster] += 1
-            if now - counts < (a.ended_at or 0) <= now:  # not in the future, if the clock was set back
-                excluded[a.cluster] = f"handed it back: {a.reason}" if a.reason else "handed it back"
-        return excluded
+    Return those to be decided alone: they need bids, had an attempt before, are refused, or could not be
+    decided; all of them, if the store refused the plan.
+    """
+    try:
+        found = await core.store.read(lambda tx: tx.jobs(ids))
+    except Corrupt:
+        return list(ids)
+    found.sort(key=lambda job: (-job.terms.priority, job.id))
+    first = [job for job in found if job.state is JobState.QUEUED and not job.attempt]
+    alone = [job.id for job in found if job.state is not JobState.QUEUED or job.attempt]
+    with Reservations(core) as reserved:
+        queries = (_query_of(core, job) for job in first)
+        planned = await plan(core, reserved, queries, TimeSlice(core, urgent=False))
+        decided = [(job, one) for job, one in zip(first, planned, strict=True) if one.state in _APPLIED_TOGETHER]
+        alone += [job.id for job, one in zip(first, planned, strict=True) if one.state not in _APPLIED_TOGETHER]
+        refused = await apply_together(core, reserved, decided)
+    if refused is None:
+        return alone
+    if refused.is_final:
+        raise refused.error
+    return alone + [job.id for job, _ in decided]
 
-    async def _store(self, job: Job, query: PlacementQuery, decision: Decision) -> bool:
-        """Commit the decision by compare-and-set; a lost race means that the job was changed elsewhere."""
-        outcome, record, fence = decision.outcome, StoredDecision.of(decision), self.core.ids.fence()
-        if isinstance(outcome, Chosen):
-            self.core.fleet.place(outcome.cluster, fence, query.request, job.owner)
 
-        def work(tx: Tx, fx: Effects) -> bool:
-            now = self.core.clock.now()
-            current = lifecycle.require_job(tx, job.id)
-            if current.version != job.version:
-                raise Conflict(f"job {job.id} has moved on")
-            if isinstance(outcome, Chosen):
-                ready = current if current.state is JobState.QUEUED else _released(tx, current, now)
-                lifecycle.bind(tx, fx, ready, outcome.cluster, fence, record, now)
-                return True
-            tx.put_decision(job.id, 0, now, record)
-            reason = "; ".join(outcome.reasons)
-            if isinstance(outcome, Refuse):
-                lifecycle.give_up(tx, fx, current, JobEvent.INFEASIBLE, reason, now)
-                return True
-            if current.state is JobState.QUEUED:
-                lifecycle.hold(tx, fx, current, Hold.NOTHING_FITS, reason, now)
-            return False
+def _query_of(core: Core, job: Job, excluded: Mapping[str, str] = NONE) -> PlacementQuery:
+    request, seed = core.request_of(job.spec), core.ids.seed()
+    return PlacementQuery(request, job.terms, job.owner, seed, excluded)
 
-        try:
-            left_pending = await self.core.write(work)
-        except Exception as error:  # free the reservation
-            if isinstance(outcome, Chosen):
-                self.core.fleet.release(outcome.cluster, fence)
-            if isinstance(error, Conflict):
-                return False
-            raise
-        if not left_pending and self.core.pending.group_of(job.id) is None:
-            excluded_names = ",".join(sorted(query.excluded))
-            shape = shape_of(self.core.fleet, job.owner, job.spec, job.terms)
-            self.core.pending.add(job.id, job.terms.priority, shape + excluded_names)
-        return left_pending
 
-    def _refuse(self, tx: Tx, fx: Effects, id: int, reason: str) -> None:
-        job = lifecycle.require_job(tx, id)
-        if _is_undecided(job):
-            lifecycle.give_up(tx, fx, job, JobEvent.INFEASIBLE, reason, self.core.clock.now())
+async def excluded_clusters(core: Core, job: Job) -> Mapping[str, str]:
+    """Return the clusters that recently returned this job or failed to run it."""
+    if not job.attempt:
+        return NONE
+    attempts = await core.store.read(lambda tx: tx.attempts(job.id))
+    now = core.clock.now()
+    times: Counter[str] = Counter()
+    excluded = {}
+    for a in attempts:
+        if not (_refused(a) or a.failure in BLAMES_CLUSTER):
+            continue
+        counts = EXCLUDE_SECONDS * 2.0 ** min(times[a.cluster], MAX_DOUBLINGS)
+        times[a.cluster] += 1
+        if now - counts < (a.ended_at or 0) <= now:  # not in the future, if the clock was set back
+            excluded[a.cluster] = f"handed it back: {a.reason}" if a.reason else "handed it back"
+    return excluded
 
 
 def _is_undecided(job: Job) -> bool:
     return job.state is JobState.QUEUED or (job.state is JobState.HELD and job.hold is Hold.NOTHING_FITS)
-
-
-def _released(tx: Tx, job: Job, now: float) -> Job:
-    return tx.update_job(job, JobEvent.RELEASED, now, detail={"reason": "a cluster fits now"}, hold=None)
-
-
-def bid_of(
-    cluster: str, asked_at: float, now: float, values: Mapping[str, float | None], yes: bool, reason: str
-) -> Bid:
-    """Return an agent's answer as a bid; `Bid` refuses invalid numbers."""
-    p50, p90 = values.get("start_p50"), values.get("start_p90")
-    return Bid(
-        cluster=cluster,
-        yes=yes,
-        reason=reason[:1024],
-        asked_at=asked_at,
-        valid_until=now + min(max(values.get("valid_for") or 0.0, 0.0), 3600.0),
-        start_p50=p50,
-        start_p90=p90 if p90 is not None else p50,
-        runtime_factor=values.get("runtime_factor") or 1.0,
-        cost=values.get("cost"),
-    )
 
 
 def _refused(attempt: Attempt) -> bool:

@@ -46,8 +46,10 @@ class PendingJobs:
     def __len__(self) -> int:
         return len(self._shapes)
 
-    def add(self, job: int, priority: int, shape: str) -> None:
-        """Add a job to the group of its shape."""
+    def add(self, fleet: Fleet, waiting: WaitingJob, excluded: str = "") -> None:
+        """Add a job to the group of its shape; `excluded`: the clusters that it may not use for a while."""
+        job, priority, spec, terms, owner = waiting
+        shape = shape_of(fleet, owner, spec, terms) + excluded
         group = self.groups.setdefault(shape, ShapeGroup())
         self._shapes[job] = shape
         self._tries_before[job] = group.tries
@@ -75,9 +77,10 @@ class PendingJobs:
 
     def add_queued(self, jobs: Iterable[int]) -> None:
         """Queue jobs to be decided as soon as possible."""
-        before = len(self.queued)
-        self.queued.extend(jobs)
-        if len(self.queued) > before:
+        for job in jobs:
+            if self._shapes:
+                self._leave_group(job)
+            self.queued.append(job)
             self._change.set()
 
     def take_queued(self, most: int) -> list[int]:
@@ -87,9 +90,12 @@ class PendingJobs:
     def remove(self, jobs: Iterable[int]) -> None:
         """Remove jobs; their heap entries are skipped later."""
         for job in jobs:
-            self._shapes.pop(job, None)
-            self._tries_before.pop(job, None)
+            self._leave_group(job)
             self._failures.pop(job, None)
+
+    def _leave_group(self, job: int) -> None:
+        self._shapes.pop(job, None)
+        self._tries_before.pop(job, None)
 
     def defer(self, job: int, now: float) -> float:
         """Retry a job later, with exponential backoff; return the delay in seconds."""
@@ -168,5 +174,6 @@ def shape_of(fleet: Fleet, owner: str, spec: str, terms: Terms) -> str:
         terms.opened,
         terms.deadline,
         terms.later,
+        terms.fail_fast,
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()

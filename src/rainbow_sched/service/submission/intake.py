@@ -10,23 +10,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from rainbow_sched.model.errors import Invalid, NotFound, RainbowError, Unavailable
-from rainbow_sched.model.job import Hold, JobState
+from rainbow_sched.model.errors import Invalid, RainbowError, Unavailable
 from rainbow_sched.service.access.audit import Actor, acting
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
-from rainbow_sched.service.lifecycle import store_unsettled
-from rainbow_sched.service.scheduling.pending import shape_of
-from rainbow_sched.service.submission.new_jobs import CallOutcome, Receipt, SubmitCall, insert
-from rainbow_sched.service.submission.submission import (
-    MAX_JOBS_DECIDED_FIRST,
-    Submission,
-    TimeSlice,
-    drafts_of,
-    release_reservations,
-)
-from rainbow_sched.service.wakeups import EVENTS, cluster_topic
+from rainbow_sched.service.scheduling.apply import MAX_PLANS, ApplyRefused, apply
+from rainbow_sched.service.scheduling.plan import Reservations, TimeSlice
+from rainbow_sched.service.submission.new_jobs import CallOutcome, Quota, Receipt, SubmitCall, insert
+from rainbow_sched.service.submission.submission import MAX_JOBS_DECIDED_FIRST, Submission, plan_submissions
 from rainbow_sched.store.base import NewJob, Tx
 
 MAX_JOBS_PER_CALL = 10_000
@@ -49,6 +42,7 @@ class _PendingCall:
 class Intake:
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._quota = Quota(core.settings.queued_per_owner)
         self._pending_calls: list[_PendingCall] = []
         self._write_task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -94,8 +88,8 @@ class Intake:
     async def _write(self) -> None:
         taken = self._take_calls()
         try:
-            await _store(self._core, [one for one in taken if not one.answer.done()])
-        except Exception as error:  # internal error: every call gets an answer
+            await self._store([one for one in taken if not one.answer.done()])
+        except Exception as error:  # every call gets an answer
             for one in taken:
                 _fail(one, error)
         finally:
@@ -113,95 +107,62 @@ class Intake:
         taken, self._pending_calls = self._pending_calls[:count], self._pending_calls[count:]
         return taken
 
+    async def _store(self, pending: Sequence[_PendingCall], refusals: int = 0) -> None:
+        """Plan all calls, store them in one write, and answer each; `refusals`: of earlier plans of theirs."""
+        core, planned = self._core, list[tuple[_PendingCall, SubmitCall]]()
+        with Reservations(core) as reserved:
+            time_slice = TimeSlice(core, urgent=True)
+            for one in pending:
+                try:
+                    drafts = await plan_submissions(
+                        core, reserved, one.submissions, time_slice, decide=refusals < MAX_PLANS
+                    )
+                    planned.append((one, SubmitCall(one.by, drafts)))
+                except Exception as error:  # fails this call only, even an internal error
+                    _fail(one, error)
+            if not planned:
+                return
+            calls = [call for _, call in planned]
+            try:
+                outcomes = await apply(core, reserved, partial(self._insert, calls), brief=self._is_small(calls))
+            except RainbowError as error:
+                if isinstance(error, Unavailable) or len(calls) == 1:
+                    raise
+                outcomes = ApplyRefused(error)  # one call made the write fail for all
+        if isinstance(outcomes, ApplyRefused):
+            if outcomes.is_final or refusals >= MAX_PLANS:
+                raise outcomes.error
+            for one, _ in planned:
+                await self._store_alone(one, refusals + 1)
+            return
+        for (one, _), outcome in zip(planned, outcomes, strict=True):
+            if isinstance(outcome, RainbowError):
+                _fail(one, outcome)
+            elif not one.answer.done():
+                one.answer.set_result(outcome)
 
-async def _store(core: Core, pending: list[_PendingCall], *, retry: bool = True) -> None:
-    """Decide all calls, store them in one write, and answer each; `retry`: run failed calls once more."""
-    drafted: list[tuple[_PendingCall, SubmitCall]] = []
-    time_slice = TimeSlice(core.clock)
-    for one in pending:
+    async def _store_alone(self, one: _PendingCall, refusals: int) -> None:
         try:
-            drafted.append((one, SubmitCall(one.by, await drafts_of(core, one.submissions, time_slice))))
-        except Exception as error:  # fails this call only, even an internal error
+            await self._store([one], refusals)
+        except Exception as error:  # the other calls go on
             _fail(one, error)
-    if not drafted:
-        return
-    calls = [call for _, call in drafted]
 
-    def work(tx: Tx) -> tuple[list[CallOutcome], Effects]:
-        effects = Effects()
-        outcomes = insert(tx, effects, core.quota, calls, core.clock.now())
-        store_unsettled(tx, effects)
-        return outcomes, effects
+    def _insert(self, calls: Sequence[SubmitCall], tx: Tx, fx: Effects) -> list[CallOutcome]:
+        return insert(tx, fx, self._quota, calls, self._core.clock.now())
 
-    try:
-        outcomes, effects = await core.commit(work, brief=_is_small(core, calls))
-    except Exception as error:  # every call gets an answer
-        for call in calls:
-            release_reservations(core, call.drafts)
-        if retry and (isinstance(error, NotFound) or (len(calls) > 1 and _caused_by_one_call(error))):
-            for one, _ in drafted:  # individually; again if the chosen cluster was just removed
-                await _store(core, [one], retry=len(calls) > 1)
-        else:
-            for one, _ in drafted:
-                _fail(one, error)
-        return
-    for (one, call), outcome in zip(drafted, outcomes, strict=True):
-        _answer(core, one, call.drafts, outcome)
-    core.apply_effects(effects)
-    core.notifier.notify(EVENTS)
-
-
-def _caused_by_one_call(error: Exception) -> bool:
-    """Return True if one call made the write fail for all.
-
-    If the store is unavailable, all of them may be stored: only the callers can decide to retry.
-    """
-    return isinstance(error, RainbowError) and not isinstance(error, Unavailable)
-
-
-def _is_small(core: Core, calls: list[SubmitCall]) -> bool:
-    """Return True if few short statements store the calls: no large batch or text, no lookups, no counting."""
-    drafts = [draft for call in calls for draft in call.drafts]
-    return (
-        len(drafts) <= MAX_JOBS_PER_WRITE
-        and sum(map(_text_chars, drafts)) <= MAX_SHORT_TEXT_CHARS
-        and not any(draft.waits_for for draft in drafts)
-        and all(core.quota.likely_below_limit(owner, len(drafts)) for owner in {draft.owner for draft in drafts})
-    )
+    def _is_small(self, calls: Sequence[SubmitCall]) -> bool:
+        """Return True if few short statements store the calls: no large batch or text, no lookups, no counting."""
+        drafts = [draft for call in calls for draft in call.drafts]
+        return (
+            len(drafts) <= MAX_JOBS_PER_WRITE
+            and sum(map(_text_chars, drafts)) <= MAX_SHORT_TEXT_CHARS
+            and not any(draft.waits_for for draft in drafts)
+            and all(self._quota.likely_below_limit(owner, len(drafts)) for owner in {draft.owner for draft in drafts})
+        )
 
 
 def _text_chars(draft: NewJob) -> int:
     return len(draft.spec) + len(draft.source) + (len(draft.decision.own) if draft.decision is not None else 0)
-
-
-def _answer(core: Core, one: _PendingCall, drafts: list[NewJob], outcome: CallOutcome) -> None:
-    if isinstance(outcome, RainbowError):
-        release_reservations(core, drafts)
-        _fail(one, outcome)
-        return
-    queued: list[int] = []
-    for draft, receipt in zip(drafts, outcome, strict=True):
-        if receipt.again:
-            release_reservations(core, [draft])
-        state = receipt.state if receipt.again else draft.state
-        if state is JobState.QUEUED:
-            queued.append(receipt.id)
-        elif state is JobState.BOUND:
-            core.notifier.notify(cluster_topic(receipt.cluster))
-        elif _must_wait(core, draft, receipt):
-            core.pending.add(
-                receipt.id, draft.terms.priority, shape_of(core.fleet, draft.owner, draft.spec, draft.terms)
-            )
-    core.pending.add_queued(queued)
-    if not one.answer.done():
-        one.answer.set_result(outcome)
-
-
-def _must_wait(core: Core, draft: NewJob, receipt: Receipt) -> bool:
-    """Return True if the job must be added to the pending ones."""
-    if receipt.again:  # missing if the outcome of its commit was unknown
-        return receipt.hold is Hold.NOTHING_FITS and core.pending.group_of(receipt.id) is None
-    return draft.hold is Hold.NOTHING_FITS
 
 
 def _fail(one: _PendingCall, error: BaseException) -> None:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
-from rainbow_sched.model.errors import Conflict, Invalid, NotFound, RainbowError
+from rainbow_sched.model.errors import Conflict, Exhausted, Invalid, NotFound, RainbowError
 from rainbow_sched.model.job import Hold, Job, JobState
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.access.audit import Actor, note_submitted
 from rainbow_sched.service.access.principals import reach
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.scheduling.question import unpinned
-from rainbow_sched.service.submission.quota import Quota
 from rainbow_sched.service.views.jobs import reaches
-from rainbow_sched.store.base import NewJob, Tx
+from rainbow_sched.store.base import JobFilter, NewJob, Tx, WaitingJob
+
+SLACK_EVENTS = 1_000  # allowance for events not yet seen
 
 
 class Receipt(NamedTuple):
@@ -59,13 +60,32 @@ def insert(tx: Tx, fx: Effects, quota: Quota, calls: Sequence[SubmitCall], now: 
     ids = iter(tx.add_jobs(new))
     outcomes: list[CallOutcome] = []
     for i, call in enumerate(calls):
-        outcomes.append(refused[i] if i in refused else [_receipt(tx, fx, draft, known, ids) for draft in call.drafts])
-    note_submitted(tx, zip([call.by for call in calls], map(_new_ids, outcomes), strict=True), now)
+        outcome = refused[i] if i in refused else [_receipt(tx, fx, draft, known, ids) for draft in call.drafts]
+        _add_effects(fx, call.drafts, outcome)
+        outcomes.append(outcome)
+    stored = [[] if isinstance(one, RainbowError) else [r.id for r in one if not r.again] for one in outcomes]
+    note_submitted(tx, zip([call.by for call in calls], stored, strict=True), now)
     return outcomes
 
 
-def _new_ids(outcome: CallOutcome) -> list[int]:
-    return [] if isinstance(outcome, RainbowError) else [receipt.id for receipt in outcome if not receipt.again]
+def _add_effects(fx: Effects, drafts: Sequence[NewJob], outcome: CallOutcome) -> None:
+    """Wake those who go on with the new jobs, and release what was reserved for jobs that are not stored."""
+    if isinstance(outcome, RainbowError):
+        fx.released += [(draft.cluster, draft.token) for draft in drafts if draft.cluster]
+        return
+    fx.events = True
+    for draft, receipt in zip(drafts, outcome, strict=True):
+        if receipt.again and draft.cluster:
+            fx.released.append((draft.cluster, draft.token))
+        # A job that was stored before is missing in memory if the outcome of its commit was unknown.
+        state, hold = (receipt.state, receipt.hold) if receipt.again else (draft.state, draft.hold)
+        if state is JobState.BOUND:
+            fx.wake.add(receipt.cluster)
+        elif state is JobState.QUEUED:
+            fx.queued.append(receipt.id)
+        elif hold is Hold.NOTHING_FITS:
+            terms = draft.terms
+            fx.waiting.append((WaitingJob(receipt.id, terms.priority, draft.spec, terms, draft.owner), ""))
 
 
 def _checked(
@@ -146,3 +166,41 @@ def _same_body(tx: Tx, job: Job, draft: NewJob) -> bool:
     return (job.spec, job.name, was) == (draft.spec, draft.name, now) and set(tx.dependencies(job.id)) == set(
         draft.waits_for
     )
+
+
+class _JobCount(NamedTuple):
+    living: int
+    at: int  # number of the last event at the count
+
+
+@dataclass(slots=True)
+class Quota:
+    """Counts an owner's jobs only when the last count is too old to decide.
+
+    Each job begins and ends with an event of its own, so the number of events since a count bounds the
+    error. Used inside write transactions, which are serial.
+    """
+
+    limit: int
+    _last: dict[str, _JobCount] = field(default_factory=dict)
+    _seq: int | None = None  # number of the last event seen
+
+    def likely_below_limit(self, owner: str, new_jobs: int) -> bool:
+        """Return True if `check` will most likely not have to count."""
+        last = self._last.get(owner, _JobCount(0, 0))
+        return self._seq is not None and last.living + self._seq - last.at + SLACK_EVENTS + new_jobs <= self.limit
+
+    def check(self, tx: Tx, owner: str, new_jobs: int) -> None:
+        """Raise Exhausted if `owner` would exceed the limit with this many new jobs."""
+        seq = self._seq = tx.last_seq()
+        last = self._last.get(owner, _JobCount(0, 0))
+        since = seq - last.at
+        if last.living + since + new_jobs <= self.limit:
+            return
+        if last.living - since + new_jobs <= self.limit:
+            counts = tx.count_jobs(JobFilter(owners=frozenset({owner})))
+            living = sum(number for state, number in counts.items() if not state.terminal)
+            last = self._last[owner] = _JobCount(living, seq)
+        if last.living + new_jobs > self.limit:
+            message = f"{owner} would have more than {self.limit} jobs that have not ended, which is the limit"
+            raise Exhausted(message, retry_after=60)

@@ -21,8 +21,10 @@ from rainbow_sched.service.agents.host_binding import (
 )
 from rainbow_sched.service.clusters.fleet import Fleet
 from rainbow_sched.service.clusters.rules import apply_rules
+from rainbow_sched.service.core import Core
 from rainbow_sched.service.lifecycle import MAX_EVENTS_PER_READ
-from rainbow_sched.service.scheduling.loop import SchedulingLoop
+from rainbow_sched.service.scheduling.loop import excluded_clusters
+from rainbow_sched.service.scheduling.plan import question_with_bids
 from rainbow_sched.service.scheduling.question import PlacementQuery, opens
 from rainbow_sched.service.views.jobs import JobWithAttempt, visible
 from rainbow_sched.store.base import Tx
@@ -38,17 +40,16 @@ class PlanResult:
     explanations: str  # JSON
 
 
-async def plan(scheduling_loop: SchedulingLoop, query: PlacementQuery, *, reasons: bool) -> PlanResult:
+async def plan(core: Core, query: PlacementQuery, *, reasons: bool) -> PlanResult:
     """Decide as submit would, with bids if the policy wants them; store nothing."""
-    question = await scheduling_loop.question_with_bids(query)
-    decision = decide(question, scheduling_loop.core.policies)
-    return PlanResult(decision, explanations(scheduling_loop, query) if reasons else "")
+    decision = decide(await question_with_bids(core, query), core.policies)
+    return PlanResult(decision, explanations(core, query) if reasons else "")
 
 
-def explanations(scheduling_loop: SchedulingLoop, query: PlacementQuery) -> str:
+def explanations(core: Core, query: PlacementQuery) -> str:
     """Return every cluster's reasons at this moment as JSON."""
-    fleet = scheduling_loop.core.fleet
-    hidden, refused = apply_rules(scheduling_loop.core, query.owner, query.request, signed=bool(query.terms.signature))
+    fleet = core.fleet
+    hidden, refused = apply_rules(core, query.owner, query.request, signed=bool(query.terms.signature))
     open_ones = [name for name in fleet.names() if name not in hidden and opens(fleet, query.terms, name)]
     fitting = fleet.graphs.match(query.request).ever if has_several_parts(query.request) else ()
     unplaceable = {
@@ -96,9 +97,9 @@ class JobExplanation:
     evaluated_at: float | None
 
 
-async def explain(scheduling_loop: SchedulingLoop, id: int, by: Principal) -> JobExplanation:
+async def explain(core: Core, id: int, by: Principal) -> JobExplanation:
     """Return the stored decision of a job, its events, and how the clusters fit now."""
-    core, who = scheduling_loop.core, reach(by, "read")
+    who = reach(by, "read")
 
     def work(tx: Tx) -> tuple[Job, JobWithAttempt, str, list[Event]]:
         job = visible(tx, id, who)
@@ -112,13 +113,13 @@ async def explain(scheduling_loop: SchedulingLoop, id: int, by: Principal) -> Jo
         )
 
     job, view, record, events = await core.store.read(work)
-    excluded = {} if job.state.terminal or job.state is JobState.BOUND else await scheduling_loop.excluded(job)
+    excluded = {} if job.state.terminal or job.state is JobState.BOUND else await excluded_clusters(core, job)
     query = PlacementQuery(request=core.request_of(job.spec), terms=job.terms, owner=job.owner, excluded=excluded)
     tries, tried_at = core.pending.tries(id)
     return JobExplanation(
         view=view,
         decision=record,
-        explanations=explanations(scheduling_loop, query),
+        explanations=explanations(core, query),
         events=events,
         evaluations=job.evaluations + tries,
         evaluated_at=tried_at or job.evaluated_at,

@@ -12,8 +12,8 @@ SELECT {cluster_columns} FROM clusters WHERE name = :name AND removed_at IS NULL
 -- name: cluster_id
 SELECT id FROM clusters WHERE name = :name AND removed_at IS NULL;
 
--- name: cluster_ids
-SELECT name, id FROM clusters WHERE name IN (:*names) AND removed_at IS NULL;
+-- name: live_clusters
+SELECT name, id, rules FROM clusters WHERE name IN (:*names) AND removed_at IS NULL;
 
 -- name: cluster_by_id
 SELECT {cluster_columns} FROM clusters WHERE id = :id;

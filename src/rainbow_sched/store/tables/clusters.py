@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Mapping
 
 from rainbow_sched.model.cluster import Cluster
-from rainbow_sched.model.errors import AlreadyExists, NotFound
+from rainbow_sched.model.errors import AlreadyExists, Conflict, NotFound
 from rainbow_sched.store.tables.rows import cluster_of
 from rainbow_sched.store.tables.table import CLUSTERS, Table, checked, to_json
 
@@ -44,6 +45,8 @@ class ClusterTable(Table):
         old = self.cluster_by_id(id)
         if old is None:
             raise NotFound(f"there is no cluster with the id {id}")
+        if "rules" in changes:
+            self.db.cache.pop(CLUSTERS, None)
         new = dataclasses.replace(old, **changes, version=old.version + 1)  # type: ignore[arg-type]  # names checked above
         self.db.change(
             "update_cluster",
@@ -62,6 +65,14 @@ class ClusterTable(Table):
             wrong_nodes=new.wrong_nodes,
         )
         return new
+
+    def check_clusters(self, planned_for: Mapping[str, Cluster]) -> None:
+        if not planned_for:
+            return
+        live = self.live_clusters(planned_for)
+        for name, cluster in planned_for.items():
+            if live[name] != (cluster.id, cluster.rules):
+                raise Conflict(f"cluster {name!r} was registered again, or its rules have changed; decide again")
 
     def remove_cluster(self, id: int, at: float) -> None:
         if not self.db.change("remove_cluster", id=id, at=at):

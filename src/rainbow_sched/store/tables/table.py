@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from rainbow_sched.model.errors import Corrupt, NotFound
 from rainbow_sched.store.session import Session
 
 T = TypeVar("T")
-CLUSTERS = "ids of clusters by name"  # key in the session's cache; a change of clusters deletes it
+CLUSTERS = "ids and rules of clusters by name"  # key in the session's cache; a change of either deletes it
 FIRST_ATTEMPT = "first_attempt"  # counter: jobs from before the last restore get attempts above this number
 OLD_JOBS = "old_jobs"  # counter: the highest id that such a job can have
 MAX_VALUES_PER_LIST = 500  # of an IN list; both databases accept thousands
@@ -26,12 +26,19 @@ class Table:
         row = self.db.row("cluster_id", name=name)
         return None if row is None else int(row[0])
 
-    def cluster_ids(self, names: Iterable[str]) -> dict[str, int]:
+    def cluster_ids(self, names: Collection[str]) -> dict[str, int]:
         """Return the ids of live clusters; raise NotFound if one is missing."""
-        known: dict[str, int] = self.db.cache.setdefault(CLUSTERS, {})
-        unknown = sorted({name for name in names if name not in known})
+        known = self.live_clusters(names)
+        return {name: known[name][0] for name in names}
+
+    def live_clusters(self, names: Collection[str]) -> Mapping[str, tuple[int, Mapping[str, object]]]:
+        """Return ids and rules of at least these live clusters; raise NotFound if one is missing."""
+        known: dict[str, tuple[int, Mapping[str, object]]] = self.db.cache.setdefault(CLUSTERS, {})
+        unknown = sorted(name for name in names if name not in known)
         for part in batches(unknown):
-            known.update((name, id) for name, id in self.db.rows("cluster_ids", names=part))
+            known.update(
+                (name, (id, json.loads(rules))) for name, id, rules in self.db.rows("live_clusters", names=part)
+            )
         for name in unknown:
             if name not in known:
                 raise NotFound(f"no cluster is named {name!r}; see the list of clusters")

@@ -81,7 +81,7 @@ async def start(agent: Agent, ref: AttemptRef, nodes: str = "") -> None:
 
 
 async def explained(service: Service, id: int) -> dict[str, Any]:
-    story = await explanation.explain(service.scheduling_loop, id, ADMIN)
+    story = await explanation.explain(service.core, id, ADMIN)
     found: dict[str, Any] = json.loads(story.explanations)
     return found
 
@@ -144,7 +144,7 @@ async def test_parts_of_a_group_run_only_on_hosts_that_are_right_for_all_of_them
             (GroupHosts(0, ("n3",)),),
         ]
         ask = PlacementQuery(request=both.request, terms=Terms())
-        [shown] = json.loads(explanation.explanations(service.scheduling_loop, ask))["clusters"]
+        [shown] = json.loads(explanation.explanations(service.core, ask))["clusters"]
         assert shown["hosts"] == [{"group": 0, "hosts": "n3"}]
 
 
@@ -158,7 +158,7 @@ async def test_parts_of_a_group_that_need_different_hosts_are_refused_before_the
         assert (job.state, job.reason) == (JobState.HELD, f"east: {PARTS_NEED_DIFFERENT_HOSTS}")
         assert await offers(agent) == []
         ask = PlacementQuery(request=apart.request, terms=Terms())
-        planned = await explanation.plan(service.scheduling_loop, ask, reasons=True)
+        planned = await explanation.plan(service.core, ask, reasons=True)
         assert planned.decision.fleet.document["misfits"] == {"east": [Fit.NEVER.value, PARTS_NEED_DIFFERENT_HOSTS]}
         assert json.loads(planned.explanations)["closed"] == {"east": PARTS_NEED_DIFFERENT_HOSTS}
         alone = a_job(a_level(requires=needs()), a_level(requires=needs("hdr", "net")))
@@ -183,9 +183,7 @@ async def test_a_cluster_whose_agent_keeps_no_job_on_nodes_gets_no_bound_job(tmp
         assert (free.cluster, bound.cluster) == ("east", "")
         assert NO_BINDING_SUPPORT in bound.reason
         ask = PlacementQuery(a_job().request, Terms())
-        assert json.loads(explanation.explanations(service.scheduling_loop, ask))["closed"] == {
-            "east": NO_BINDING_SUPPORT
-        }
+        assert json.loads(explanation.explanations(service.core, ask))["closed"] == {"east": NO_BINDING_SUPPORT}
         record = await service.core.store.read(lambda tx: tx.decision(bound.id))
         assert record is not None
         decision = record.decision()
@@ -468,7 +466,7 @@ async def test_a_job_on_wrong_nodes_is_returned_counted_and_not_sent_there_at_on
         assert held.job.state is JobState.HELD
         assert said in held.job.reason
         assert said in (await explained(service, job.id))["closed"]["east"]
-        story = await explanation.explain(service.scheduling_loop, job.id, ADMIN)
+        story = await explanation.explain(service.core, job.id, ADMIN)
         assert any(event.detail.get("code") == "wrong-nodes" for event in story.events)
         clock.advance(61.0)
         await service.timers.tick()

@@ -57,7 +57,7 @@ async def test_a_job_that_was_handed_back_is_on_no_cluster_and_its_explanation_s
         await service.scheduling_loop.decide_pending()
         view = await jobs.get(service.core, job.id, ADMIN)
         assert (view.job.state, view.job.cluster) == (JobState.HELD, "")
-        story = await explanation.explain(service.scheduling_loop, job.id, ADMIN)
+        story = await explanation.explain(service.core, job.id, ADMIN)
         assert json.loads(story.explanations)["closed"] == {"east": "handed it back: not now"}
 
 

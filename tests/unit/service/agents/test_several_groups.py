@@ -26,7 +26,7 @@ async def test_a_manager_that_takes_one_group_is_offered_no_job_of_several_and_p
         why = f"the job has 2 groups of resources; {ONE_GROUP}"
         ask = PlacementQuery(several.request, Terms())
         assert build_question(service.core, ask).misfits == {"east": (Fit.NEVER, why)}
-        assert json.loads(explanation.explanations(service.scheduling_loop, ask))["closed"] == {"east": why}
+        assert json.loads(explanation.explanations(service.core, ask))["closed"] == {"east": why}
         [waits, placed] = await submit(service, several, single)
         assert (waits.cluster, placed.cluster) == ("", "east")
         assert why in waits.reason

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from rainbow_sched.model.job import JobState, Terms
 from rainbow_sched.service.assembly import Service
+from rainbow_sched.service.scheduling.plan import UNDECIDED
 from rainbow_sched.service.settings import Settings
-from rainbow_sched.service.submission.submission import MAX_JOBS_DECIDED_FIRST, UNDECIDED
+from rainbow_sched.service.submission.submission import MAX_JOBS_DECIDED_FIRST
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import JobFilter
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster

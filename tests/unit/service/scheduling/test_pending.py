@@ -1,4 +1,4 @@
-"""The shelf: many jobs put there at once wait as if each had been put there by itself."""
+"""Pending jobs that are added together are grouped as if each had been added alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rainbow_sched.graphs.registry import open_backend
 from rainbow_sched.model.cluster_rules import ClusterRules
 from rainbow_sched.model.job import Terms
 from rainbow_sched.service.clusters.fleet import Fleet
-from rainbow_sched.service.scheduling.pending import PendingJobs, shape_of
+from rainbow_sched.service.scheduling.pending import PendingJobs
 from rainbow_sched.store.records import WaitingJob
 
 TERMS = [Terms(), Terms(), Terms(only_clusters=("east",))]  # two of them are equal, and not the same
@@ -38,8 +38,8 @@ def test_all_at_once_is_the_same_as_one_by_one(rows: list[tuple[int, str, Terms,
         fleet.rules["east"] = ClusterRules()
     jobs = [WaitingJob(number, *row) for number, row in enumerate(rows, 1)]
     by_one, at_once = PendingJobs(), PendingJobs()
-    for job, priority, spec, terms, owner in jobs:
-        by_one.add(job, priority, shape_of(fleet, owner, spec, terms))
+    for job in jobs:
+        by_one.add(fleet, job)
     at_once.add_all(fleet, jobs[:cut])
     at_once.add_all(fleet, jobs[cut:])
     assert len(at_once) == len(by_one)

@@ -15,7 +15,8 @@ from rainbow_sched.model.job import Terms
 from rainbow_sched.selection.decide import Question
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import removal
-from rainbow_sched.service.submission import intake, submission
+from rainbow_sched.service.scheduling import plan
+from rainbow_sched.service.submission import intake
 from rainbow_sched.service.submission.new_jobs import Receipt
 from rainbow_sched.store.base import Dependency, JobFilter
 from tests.support.manual_clock import ManualClock
@@ -108,14 +109,14 @@ async def test_it_waits_on_while_callers_come(tmp_path: Path, monkeypatch: pytes
 async def test_an_internal_error_in_one_decision_is_the_answer_to_that_call_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = submission.decide
+    real = plan.decide
 
     def faulty(question: Question, *more: object) -> object:
         if question.criteria.demand.nodes == 2:
             raise RuntimeError("on purpose")
         return real(question, *more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(submission, "decide", faulty)
+    monkeypatch.setattr(plan, "decide", faulty)
     async with a_service(tmp_path) as service:
         await with_cluster(service, "alpha", nodes=8)
         calls = [submit(service, a_submission(nodes=nodes)) for nodes in (1, 2, 3)]
@@ -150,10 +151,10 @@ async def test_long_decisions_of_several_calls_leave_others_a_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, order = ManualClock(), []
-    real = submission.decide
+    real = plan.decide
 
     def slow(*args: object) -> object:
-        clock.advance(2 * submission.TIME_SLICE_SECONDS)
+        clock.advance(2 * plan.TIME_SLICE_SECONDS)
         order.append("decided")
         return real(*args)  # type: ignore[arg-type]
 
@@ -162,7 +163,7 @@ async def test_long_decisions_of_several_calls_leave_others_a_turn(
             order.append("others")
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(submission, "decide", slow)
+    monkeypatch.setattr(plan, "decide", slow)
     async with a_service(tmp_path, clock=clock) as service:
         await with_cluster(service, "alpha", nodes=8)
         going_on = asyncio.create_task(others())

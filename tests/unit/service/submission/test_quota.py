@@ -10,7 +10,7 @@ import pytest
 
 from rainbow_sched.model.errors import Exhausted
 from rainbow_sched.service.settings import Settings
-from rainbow_sched.service.submission.quota import Quota
+from rainbow_sched.service.submission.new_jobs import Quota
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import JobFilter, Tx
 from tests.support.service import ADMIN, a_service, a_submission, submit
@@ -50,11 +50,11 @@ async def test_jobs_are_counted_seldom(tmp_path: Path, monkeypatch: pytest.Monke
                 super().check(tx, owner, coming)
 
     async with a_service(tmp_path) as service:
-        service.core.quota = Counting(1_000)
+        service.intake._quota = Counting(1_000)
         for _ in range(400):
             await submit(service, a_submission("ana"))
         assert counted["ana"] < 5
-        service.core.quota = Counting(401)
+        service.intake._quota = Counting(401)
         await submit(service, a_submission("ana"))
         for _ in range(20):  # nothing has ended since
             with pytest.raises(Exhausted):
