@@ -17,7 +17,8 @@ from pathlib import Path
 from random import Random
 
 from bench._server import Process
-from rainbow_sched.model.job import Hold, JobState, Terms
+from rainbow_sched.model.job import Hold, Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.agents import offers
 from rainbow_sched.service.agents.sync_messages import AgentMessage, AgentReply, AttemptRef
 from rainbow_sched.service.assembly import Service, assemble

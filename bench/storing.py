@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from rainbow_sched.model.decision import StoredDecision
-from rainbow_sched.model.job import JobState
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.store import Store, open_store
 from rainbow_sched.store.base import JobFilter, NewJob
 

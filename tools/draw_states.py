@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rainbow_sched.agent.core.values import STEPS
 from rainbow_sched.model.attempt import ENDS, LIVE, AttemptState
-from rainbow_sched.model.job import TERMINAL, TRANSITIONS
+from rainbow_sched.model.job_state import TERMINAL, TRANSITIONS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
 BEGIN, END = "<!-- drawn: {name} -->", "<!-- end: {name} -->"

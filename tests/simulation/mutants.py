@@ -17,7 +17,7 @@ from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core import journal_records, mailbox, manager, reactor
 from rainbow_sched.agent.core.values import STEPS, Absent, AttemptStep, LocalAttempt, PastAttempt, Phase, Unknown
 from rainbow_sched.model.attempt import AttemptState, Failure, Outcome, outcome
-from rainbow_sched.model.job import JobState
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import reports, sync
 from rainbow_sched.service.agents.sync import SyncHandler

@@ -9,7 +9,7 @@ import pytest
 
 from rainbow_sched.agent.core.state import StateDraft
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.model.job import JobEvent
+from rainbow_sched.model.job_state import JobEvent
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents.presence import Presence
 from rainbow_sched.service.agents.sync import SyncHandler

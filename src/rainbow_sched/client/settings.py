@@ -11,7 +11,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from rainbow_sched.client import config as configs
 from rainbow_sched.client.config import Config
@@ -22,8 +22,7 @@ DEFAULT_PORT = 50051
 Origin: TypeAlias = Literal["flag", "environment", "config", "local server", "default"]
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """Host and port of a server, and whether to connect with TLS."""
 
     host: str

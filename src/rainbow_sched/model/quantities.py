@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
 from rainbow_sched.model.errors import Invalid
 
@@ -33,8 +32,9 @@ def parse_bytes(text: str, *, default: str = "MB") -> int:
     scale = factor(match[2] or default) if match else None
     if match is None or scale is None:
         raise Invalid(f"{text!r} is not an amount of memory; write for example 4G, 512MiB or 2TB")
-    amount = Fraction(match[1]) * scale
-    return -(-amount.numerator // amount.denominator)
+    whole, _, decimals = match[1].partition(".")
+    parts: int = 10 ** len(decimals)
+    return -(-int(whole + decimals) * scale // parts)
 
 
 def human_bytes(amount: int) -> str:

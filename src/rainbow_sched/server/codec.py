@@ -15,7 +15,8 @@ from rainbow_sched.jobspecs.reading.arrays import ARRAY_LABEL, array_indices
 from rainbow_sched.jobspecs.registry import parse
 from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.errors import Invalid
-from rainbow_sched.model.job import MAX_DEPENDENCIES, MAX_LABELS, Delivery, Event, JobState, Terms
+from rainbow_sched.model.job import MAX_DEPENDENCIES, MAX_LABELS, Delivery, Event, Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.pb.v2 import jobs_pb2
 from rainbow_sched.service.submission.new_jobs import Receipt

@@ -1,6 +1,6 @@
 """The only place that changes a stored job or attempt; each change is an event in the same transaction.
 
-Every function takes the open transaction, the job as it was read, and the time. `model/job.py` and
+Every function takes the open transaction, the job as it was read, and the time. `model/job_state.py` and
 `model/attempt.py` define the legal transitions; consequences for the rest of the system (agents to
 wake, resources to free) are written into `Effects`.
 """
@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from rainbow_sched.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure, Outcome, outcome
 from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import Conflict, Corrupt, NotFound
-from rainbow_sched.model.job import Hold, Job, JobEvent, JobState
+from rainbow_sched.model.job import Hold, Job
+from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.store.base import DecidedJob, Tx, WaitingJob
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Standing
-from rainbow_sched.model.job import JobState
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.store.base import JobFilter, Tx
 
 if TYPE_CHECKING:

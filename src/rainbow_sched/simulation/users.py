@@ -11,7 +11,8 @@ from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.errors import Conflict, NotFound, RainbowError, Unavailable
-from rainbow_sched.model.job import Hold, Job, JobState, Terms
+from rainbow_sched.model.job import Hold, Job, Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.model.request import Count, Group, Level, Request, Task
 from rainbow_sched.service.agents import offers

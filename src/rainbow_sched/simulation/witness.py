@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from rainbow_sched.model.attempt import LIVE, Attempt, AttemptState, Failure
 from rainbow_sched.model.generation import MIN_SKIPPED_IDS
-from rainbow_sched.model.job import Delivery, Event, Job, JobState, Terms
+from rainbow_sched.model.job import Delivery, Event, Job, Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.simulation.ground_truth import GroundTruth
 from rainbow_sched.store.base import Dependency, JobFilter, ReportState, Tx
 

@@ -17,7 +17,8 @@ from rainbow_sched.model.cluster import Cluster
 from rainbow_sched.model.credential import Credential, CredentialKind
 from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.generation import Cause, Generation, HistoryMark
-from rainbow_sched.model.job import Event, Hold, Job, JobEvent, JobState
+from rainbow_sched.model.job import Event, Hold, Job
+from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.store.records import (
     Account,
     AuditRow,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rainbow_sched.model.decision import StoredDecision
-from rainbow_sched.model.job import Hold, Job, JobState, Terms
+from rainbow_sched.model.job import Hold, Job, Terms
+from rainbow_sched.model.job_state import JobState
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from rainbow_sched.model.job import Job, JobState
+from rainbow_sched.model.job import Job
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.store import Store
 from rainbow_sched.store.base import NewJob
 

@@ -8,7 +8,8 @@ import pytest
 
 from rainbow_sched.model.attempt import Attempt, AttemptState, Failure
 from rainbow_sched.model.errors import Conflict, NotFound
-from rainbow_sched.model.job import JobEvent, JobState, Terms
+from rainbow_sched.model.job import Terms
+from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.store import Store
 from rainbow_sched.store.base import Command
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft, a_job, an_offer, flat

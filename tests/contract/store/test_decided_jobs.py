@@ -8,7 +8,8 @@ import pytest
 
 from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import Conflict, Invalid, NotFound
-from rainbow_sched.model.job import Hold, Job, JobEvent, JobState
+from rainbow_sched.model.job import Hold, Job
+from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.store import Store
 from rainbow_sched.store.base import DecidedJob
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft, a_job

@@ -15,7 +15,7 @@ from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import Conflict
 from rainbow_sched.model.generation import MIN_SKIPPED_IDS, SKIPPED_ATTEMPTS, Cause, HistoryMark
-from rainbow_sched.model.job import JobEvent
+from rainbow_sched.model.job_state import JobEvent
 from rainbow_sched.store import Store, open_store
 from rainbow_sched.store.base import ReportState, Tx
 from rainbow_sched.store.mark_file import MarkFile, read_mark

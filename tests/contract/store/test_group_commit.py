@@ -10,7 +10,7 @@ import pytest
 
 from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import Conflict, Unavailable
-from rainbow_sched.model.job import JobEvent
+from rainbow_sched.model.job_state import JobEvent
 from rainbow_sched.store import Store, Tx, open_store
 from rainbow_sched.store.base import JobFilter, ReadOnly
 from rainbow_sched.store.engine import SqlStore

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import Corrupt, NotFound
-from rainbow_sched.model.job import JobEvent
+from rainbow_sched.model.job_state import JobEvent
 from rainbow_sched.store import Store, Tx
 from tests.contract.store.builders import a_cluster, a_draft, a_job, an_offer
 from tests.contract.store.test_lists import Undo

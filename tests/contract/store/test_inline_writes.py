@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from rainbow_sched.model.errors import Conflict, Unavailable
-from rainbow_sched.model.job import JobEvent
+from rainbow_sched.model.job_state import JobEvent
 from rainbow_sched.store import Store, Tx, open_store
 from rainbow_sched.store.base import JobFilter
 from tests.contract.store.builders import a_draft, flat

@@ -8,7 +8,8 @@ import pytest
 
 from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import AlreadyExists, Conflict, Corrupt, Invalid, NotFound
-from rainbow_sched.model.job import Delivery, Hold, Job, JobEvent, JobState, Terms, next_state
+from rainbow_sched.model.job import Delivery, Hold, Job, Terms
+from rainbow_sched.model.job_state import JobEvent, JobState, next_state
 from rainbow_sched.store import Store, Tx
 from rainbow_sched.store.base import Dependency, JobFilter, NewJob
 from tests.contract.store.builders import SPEC, a_bound_draft, a_cluster, a_draft, a_job

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rainbow_sched.model.decision import StoredDecision
-from rainbow_sched.model.job import Hold, Job, JobEvent, JobState, Terms
+from rainbow_sched.model.job import Hold, Job, Terms
+from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.store import Store, Tx
 from rainbow_sched.store.base import DecidedJob, JobFilter, NewJob
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft

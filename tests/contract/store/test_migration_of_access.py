@@ -16,7 +16,7 @@ import pytest
 
 from rainbow_sched.model.credential import CredentialKind, Principal, digest, id_of
 from rainbow_sched.model.errors import Denied, Unauthenticated
-from rainbow_sched.model.job import JobState
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.access import accounts, renewal
 from rainbow_sched.service.access.audit import act_as
 from rainbow_sched.service.assembly import Service, assemble

@@ -12,7 +12,8 @@ import pytest
 
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import Conflict, Unavailable
-from rainbow_sched.model.job import Delivery, JobEvent, Terms
+from rainbow_sched.model.job import Delivery, Terms
+from rainbow_sched.model.job_state import JobEvent
 from rainbow_sched.store import open_store
 from rainbow_sched.store.base import Tx
 from rainbow_sched.store.postgres import _connect as connect_postgres

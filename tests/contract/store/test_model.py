@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from rainbow_sched.model.attempt import LIVE, Attempt, AttemptState, is_allowed
 from rainbow_sched.model.errors import Conflict, RainbowError
-from rainbow_sched.model.job import TRANSITIONS, Hold, Job, JobEvent, JobState, Terms, next_state
+from rainbow_sched.model.job import Hold, Job, Terms
+from rainbow_sched.model.job_state import TRANSITIONS, JobEvent, JobState, next_state
 from rainbow_sched.store import Store, Tx
 from rainbow_sched.store.base import JobFilter
 from tests.contract.store.builders import SPEC, a_bound_draft, a_draft

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.model.job import Hold, JobState, Terms
+from rainbow_sched.model.job import Hold, Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.store import Store, Tx, open_store
 from rainbow_sched.store.base import JobFilter
 from rainbow_sched.store.named_sql import of_rows, statement

@@ -6,7 +6,8 @@ import pytest
 
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.decision import StoredDecision
-from rainbow_sched.model.job import Hold, JobEvent, JobState, Terms
+from rainbow_sched.model.job import Hold, Terms
+from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.store import Store, Tx
 from rainbow_sched.store.base import Dependency, JobFilter
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft, a_job

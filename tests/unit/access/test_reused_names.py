@@ -8,7 +8,8 @@ import pytest
 
 from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.errors import NotFound
-from rainbow_sched.model.job import JobState, Terms
+from rainbow_sched.model.job import Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.clusters import removal
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import JobFilter

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,6 +98,11 @@ def test_a_job_is_at_least_once_exactly_if_it_has_reruns(
 @given(st.integers(1, 10**15), st.sampled_from(["B", "KB", "MiB", "G", "TB", "kib"]))
 def test_amounts_are_read_as_they_are_written(amount: int, unit: str) -> None:
     assert parse_bytes(f"{amount}{unit}") == in_bytes(amount, unit)
+
+
+@given(st.from_regex(r"[0-9]{1,18}(\.[0-9]{1,9})?", fullmatch=True), st.sampled_from(["B", "KB", "MiB", "G", "EB"]))
+def test_amounts_with_decimals_are_rounded_up(number: str, unit: str) -> None:
+    assert parse_bytes(f"{number}{unit}") == math.ceil(Fraction(number) * parse_bytes(f"1{unit}"))
 
 
 def test_amounts_round_up_and_print_short() -> None:

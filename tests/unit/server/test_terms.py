@@ -9,7 +9,8 @@ from rainbow_sched.client.jobs.codec import terms_message
 from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.model.attempt import Attempt, AttemptState
 from rainbow_sched.model.credential import CredentialKind, Principal
-from rainbow_sched.model.job import Delivery, Job, JobState, Terms
+from rainbow_sched.model.job import Delivery, Job, Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.pb.v2 import jobs_pb2
 from rainbow_sched.server.codec import terms_in, terms_out
 from rainbow_sched.server.handlers.agents import offer_out

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from rainbow_sched.model.credential import CredentialKind, Principal
-from rainbow_sched.model.job import JobState, Terms
+from rainbow_sched.model.job import Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.effects import MAX_DEPENDENTS_PER_WRITE
 from rainbow_sched.service.submission.submission import Submission
 from rainbow_sched.service.views import jobs

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.model.attempt import AttemptState, Failure
-from rainbow_sched.model.job import Delivery, JobState, Terms
+from rainbow_sched.model.job import Delivery, Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.agents.sync_messages import AttemptReport
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.views import jobs

@@ -15,7 +15,8 @@ from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.errors import Conflict, Unavailable
-from rainbow_sched.model.job import Delivery, Hold, JobState, Terms
+from rainbow_sched.model.job import Delivery, Hold, Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.match import Matches
 from rainbow_sched.model.request import Request
 from rainbow_sched.selection.decide import Question

@@ -8,7 +8,8 @@ import pytest
 
 from rainbow_sched.agent.core.values import Result
 from rainbow_sched.model.attempt import Attempt, AttemptState, Failure
-from rainbow_sched.model.job import Delivery, Event, Job, JobEvent, JobState, Terms
+from rainbow_sched.model.job import Delivery, Event, Job, Terms
+from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.simulation import invariants as i
 from rainbow_sched.simulation.ground_truth import GroundTruth
 from rainbow_sched.simulation.witness import JobChange, Lease, Witness

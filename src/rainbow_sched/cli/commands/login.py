@@ -42,7 +42,7 @@ def login(connector: Connector, address: str | None, fingerprint: str | None) ->
     from rainbow_sched.cli.shell.messages import print_message
     from rainbow_sched.client.config import save
 
-    settings = (replace(connector, server=address) if address else connector).settings()
+    settings = (connector._replace(server=address) if address else connector).settings()
     if fingerprint:
         settings = _trusting(settings, fingerprint)
     text = _token() if not connector.token_file else settings.token
@@ -63,7 +63,7 @@ def _trusting(settings: ClientSettings, fingerprint: str) -> ClientSettings:
     from rainbow_sched.cli.input.graph_files import config_path_to_write
     from rainbow_sched.client.settings import Tls
 
-    address = replace(settings.servers[0], tls=True)
+    address = settings.servers[0]._replace(tls=True)
     pem = authority_of(address.host, address.port, fingerprint)
     path = config_path_to_write(settings).with_name("rainbow-ca.pem")
     path.parent.mkdir(parents=True, exist_ok=True)

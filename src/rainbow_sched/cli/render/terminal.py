@@ -31,12 +31,11 @@ _UNFINISHED = rf"(?:(?:\x1b\[|\x9b){_CSI}|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]
 _UNSAFE = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
-_HARMLESS = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\U0010ffff]*")
 
 
 def clean(text: str) -> str:
     """Remove control sequences; keep tabs and line ends, and turn a single carriage return into a line end."""
-    if _HARMLESS.fullmatch(text):
+    if text.isascii() and text.replace("\t", " ").replace("\n", " ").isprintable():
         return text
     text = re.sub(_SEQUENCE, "", text.replace("\r\n", "\n"))
     return re.sub(_UNSAFE, "", text.replace("\r", "\n"))

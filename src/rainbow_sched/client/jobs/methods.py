@@ -13,7 +13,7 @@ from rainbow_sched.client.jobs import codec, rpcs
 from rainbow_sched.client.jobs.codec import JobFilter
 from rainbow_sched.client.jobs.views import EventInfo, ExplanationInfo, JobInfo, PlanInfo, StreamChunk, Submitted
 from rainbow_sched.model.errors import Invalid, NotFound, Unavailable
-from rainbow_sched.model.job import JobState
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.pb.v2 import jobs_pb2
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rainbow_sched.client.views import ServerValue
-from rainbow_sched.model.job import TERMINAL
+from rainbow_sched.model.job_state import TERMINAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,8 @@ from functools import partial
 
 from rainbow_sched.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure
 from rainbow_sched.model.errors import RainbowError
-from rainbow_sched.model.job import MAX_NAME_CHARS, Job, JobEvent, JobState, Terms
+from rainbow_sched.model.job import MAX_NAME_CHARS, Job, Terms
+from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import reports as reported
 from rainbow_sched.service.agents.items import ItemRunner

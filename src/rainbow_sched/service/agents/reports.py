@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from rainbow_sched.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState, Failure, is_allowed
 from rainbow_sched.model.binding import WRONG_NODES
 from rainbow_sched.model.errors import Corrupt
-from rainbow_sched.model.job import Job, JobState
+from rainbow_sched.model.job import Job
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents.host_binding import MAX_HOSTLIST_CHARS, nodes_of
 from rainbow_sched.service.agents.report_reader import storable

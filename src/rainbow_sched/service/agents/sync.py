@@ -17,7 +17,8 @@ from rainbow_sched.model.binding import NO_NODE_RULES
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.errors import Conflict, Corrupt, Invalid, Unavailable
 from rainbow_sched.model.graph import Mark
-from rainbow_sched.model.job import Job, JobState
+from rainbow_sched.model.job import Job
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import reports
 from rainbow_sched.service.agents.host_binding import UNBOUND_OFFER

@@ -16,7 +16,8 @@ from rainbow_sched.model.attempt import BEFORE_CONFIRM, AttemptState
 from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.errors import Conflict, NotFound, Unavailable
 from rainbow_sched.model.generation import Cause, Generation, HistoryMark, verify_mark
-from rainbow_sched.model.job import Hold, Job, JobEvent, JobState
+from rainbow_sched.model.job import Hold, Job
+from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.access.audit import acting
 from rainbow_sched.service.core import Core

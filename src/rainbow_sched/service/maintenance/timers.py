@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from rainbow_sched.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState
 from rainbow_sched.model.cluster import Cluster, Standing
 from rainbow_sched.model.errors import RainbowError, Unavailable
-from rainbow_sched.model.job import Hold, JobState
+from rainbow_sched.model.job import Hold
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.clusters import removal
 from rainbow_sched.service.core import Core

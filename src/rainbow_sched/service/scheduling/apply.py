@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from rainbow_sched.model.errors import AlreadyExists, Conflict, NotFound, RainbowError, Unavailable
-from rainbow_sched.model.job import Hold, Job, JobEvent, JobState
+from rainbow_sched.model.job import Hold, Job
+from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects

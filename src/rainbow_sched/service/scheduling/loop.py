@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from rainbow_sched.model.attempt import Attempt, AttemptState
 from rainbow_sched.model.errors import Corrupt, RainbowError, Unavailable
-from rainbow_sched.model.job import Hold, Job, JobState
+from rainbow_sched.model.job import Hold, Job
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.decide import wants_bids
 from rainbow_sched.service.agents.offers import RECEIVER

@@ -14,7 +14,7 @@ from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.cluster import Cluster
 from rainbow_sched.model.decision import Chosen, Refuse, StoredDecision
 from rainbow_sched.model.errors import RainbowError
-from rainbow_sched.model.job import JobState
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.decide import Question, clusters_to_ask, decide, wants_bids
 from rainbow_sched.service.agents.host_binding import bound_offer

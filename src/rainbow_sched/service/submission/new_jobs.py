@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
 from rainbow_sched.model.errors import Conflict, Exhausted, Invalid, NotFound, RainbowError
-from rainbow_sched.model.job import Hold, Job, JobState
+from rainbow_sched.model.job import Hold, Job
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.access.audit import Actor, note_submitted
 from rainbow_sched.service.access.principals import reach

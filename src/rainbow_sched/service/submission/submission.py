@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rainbow_sched.model.errors import Invalid
-from rainbow_sched.model.job import MAX_NAME_CHARS, Hold, JobState, Terms
+from rainbow_sched.model.job import MAX_NAME_CHARS, Hold, Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.service.access.audit import ranges
 from rainbow_sched.service.core import Core

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.decision import Decision
 from rainbow_sched.model.hostlist import collapse
-from rainbow_sched.model.job import Event, Job, JobState
+from rainbow_sched.model.job import Event, Job
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.decide import decide
 from rainbow_sched.service.access.principals import reach

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from rainbow_sched.model.attempt import Attempt
 from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.errors import Conflict, Invalid, NotFound
-from rainbow_sched.model.job import Hold, Job, JobState
+from rainbow_sched.model.job import Hold, Job
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.access.audit import acting, ranges
 from rainbow_sched.service.access.principals import Reach, reach

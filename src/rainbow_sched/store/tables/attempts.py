@@ -6,7 +6,8 @@ import dataclasses
 
 from rainbow_sched.model.attempt import Attempt, AttemptState, is_allowed
 from rainbow_sched.model.errors import Conflict, NotFound
-from rainbow_sched.model.job import Job, JobEvent
+from rainbow_sched.model.job import Job
+from rainbow_sched.model.job_state import JobEvent
 from rainbow_sched.store.records import Command
 from rainbow_sched.store.session import Row
 from rainbow_sched.store.tables.jobs import JobTable

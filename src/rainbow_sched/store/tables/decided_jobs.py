@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rainbow_sched.model.errors import Conflict, Invalid
-from rainbow_sched.model.job import Job, JobEvent, JobState, next_state
+from rainbow_sched.model.job import Job
+from rainbow_sched.model.job_state import JobEvent, JobState, next_state
 from rainbow_sched.store.records import DecidedJob
 from rainbow_sched.store.tables.table import Table
 

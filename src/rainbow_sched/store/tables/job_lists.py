@@ -10,7 +10,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 
-from rainbow_sched.model.job import Job, JobState
+from rainbow_sched.model.job import Job
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.store.named_sql import Value
 from rainbow_sched.store.records import JobFilter
 from rainbow_sched.store.tables.jobs import JobTable

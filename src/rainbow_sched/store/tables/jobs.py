@@ -7,7 +7,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from rainbow_sched.model.errors import Conflict, NotFound
-from rainbow_sched.model.job import Job, JobEvent, JobState, next_state
+from rainbow_sched.model.job import Job
+from rainbow_sched.model.job_state import JobEvent, JobState, next_state
 from rainbow_sched.store.records import Dependency
 from rainbow_sched.store.tables.rows import JobRow, job_of, terms_text
 from rainbow_sched.store.tables.table import Table, batches

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rainbow_sched.model.errors import AlreadyExists, Invalid
-from rainbow_sched.model.job import JobEvent, JobState, Terms
+from rainbow_sched.model.job import Terms
+from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.store.records import NewJob
 from rainbow_sched.store.session import Row, reject_nul
 from rainbow_sched.store.tables.rows import terms_text

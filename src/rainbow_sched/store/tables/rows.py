@@ -13,7 +13,8 @@ from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.cluster import Cluster, Standing
 from rainbow_sched.model.credential import Credential, CredentialKind
 from rainbow_sched.model.errors import Corrupt
-from rainbow_sched.model.job import Delivery, Event, Hold, Job, JobEvent, JobState, Terms
+from rainbow_sched.model.job import Delivery, Event, Hold, Job, Terms
+from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.store.session import Row
 from rainbow_sched.store.tables.table import check_number, decoded, intact
 

@@ -370,7 +370,8 @@ def test_an_explanation_shows_a_report_that_the_server_does_not_understand():
 def test_every_state_and_hold_has_a_letter():
     from rainbow_sched.cli.render.jobs import FILTERS, STATES, state_letter
     from rainbow_sched.model.attempt import AttemptState
-    from rainbow_sched.model.job import Hold, JobState
+    from rainbow_sched.model.job import Hold
+    from rainbow_sched.model.job_state import JobState
 
     for state, hold, attempt in product(JobState, [*Hold, ""], [*AttemptState, ""]):
         job = {"state": str(state), "hold": str(hold), "attempt_state": str(attempt)}

@@ -14,7 +14,8 @@ from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.binding import GroupHosts, NodeRules
 from rainbow_sched.model.decision import Decision
-from rainbow_sched.model.job import JobState, Terms
+from rainbow_sched.model.job import Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.match import Fit
 from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Task
 from rainbow_sched.selection.replay import replay

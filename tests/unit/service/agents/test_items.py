@@ -12,7 +12,8 @@ import pytest
 
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Standing
-from rainbow_sched.model.job import Hold, JobState, Terms
+from rainbow_sched.model.job import Hold, Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import offers
 from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport, OutputPiece, UnknownReport

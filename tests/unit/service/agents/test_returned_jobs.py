@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.model.job import JobEvent, JobState, Terms
+from rainbow_sched.model.job import Terms
+from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.service.agents import offers
 from rainbow_sched.service.agents.offers import OfferFilter
 from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport

@@ -14,7 +14,7 @@ import pytest
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.errors import Conflict
-from rainbow_sched.model.job import JobState
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.agents.sync_messages import AgentMessage, AgentReply, AttemptRef, AttemptReport, OutputPiece
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import removal, reported_state

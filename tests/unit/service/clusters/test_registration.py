@@ -13,7 +13,7 @@ import pytest
 from rainbow_sched.graphs.formats.packed import pack
 from rainbow_sched.graphs.formats.reader import read
 from rainbow_sched.model.errors import AlreadyExists, Invalid, NotFound, Unauthenticated
-from rainbow_sched.model.job import JobState
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.clusters import registration, removal, reported_state
 from rainbow_sched.service.views import jobs
 from tests.support.manual_clock import ManualClock

@@ -11,7 +11,7 @@ from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.errors import Conflict, Invalid, NotFound, Unauthenticated
-from rainbow_sched.model.job import JobState
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.access.audit import act_as
 from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport
 from rainbow_sched.service.assembly import Service

@@ -9,7 +9,8 @@ import pytest
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.errors import Conflict, Invalid
-from rainbow_sched.model.job import Delivery, JobState, Terms
+from rainbow_sched.model.job import Delivery, Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.settings import Settings

@@ -9,7 +9,8 @@ import pytest
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.errors import Conflict, NotFound
 from rainbow_sched.model.generation import MIN_SKIPPED_IDS, SKIPPED_ATTEMPTS
-from rainbow_sched.model.job import Hold, JobState, Terms
+from rainbow_sched.model.job import Hold, Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.agents.sync_messages import AttemptReport, RecalledAttempt
 from rainbow_sched.service.maintenance import restore
 from rainbow_sched.service.views import jobs

@@ -6,7 +6,8 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
-from rainbow_sched.model.job import Hold, JobState, Terms
+from rainbow_sched.model.job import Hold, Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.agents.sync_messages import RecalledAttempt
 from rainbow_sched.service.maintenance import restore
 from rainbow_sched.service.views import jobs

@@ -10,7 +10,8 @@ import pytest
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.errors import Conflict, NotFound, Unavailable
 from rainbow_sched.model.generation import MIN_SKIPPED_IDS, SKIPPED_ATTEMPTS, HistoryMark, sign_mark
-from rainbow_sched.model.job import Hold, JobState, Terms
+from rainbow_sched.model.job import Hold, Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.agents import offers
 from rainbow_sched.service.agents.sync_messages import RecalledAttempt, RecallReport
 from rainbow_sched.service.clusters import removal

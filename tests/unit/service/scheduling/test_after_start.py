@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rainbow_sched.model.job import JobState, Terms
+from rainbow_sched.model.job import Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.effects import MAX_DEPENDENTS_PER_WRITE
 from rainbow_sched.service.views import jobs

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from rainbow_sched.model.job import JobState, Terms
+from rainbow_sched.model.job import Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.scheduling.plan import UNDECIDED
 from rainbow_sched.service.settings import Settings

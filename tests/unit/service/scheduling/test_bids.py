@@ -14,7 +14,8 @@ from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.bid import TrackRecord
 from rainbow_sched.model.decision import Decision
 from rainbow_sched.model.errors import NotFound
-from rainbow_sched.model.job import JobState, Terms
+from rainbow_sched.model.job import Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.selection.replay import replay
 from rainbow_sched.service.agents.presence import Presence
 from rainbow_sched.service.agents.sync_messages import AgentMessage, AttemptRef, AttemptReport, BidReply

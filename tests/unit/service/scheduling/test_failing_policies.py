@@ -7,7 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NoReturn
 
-from rainbow_sched.model.job import JobState, Terms
+from rainbow_sched.model.job import Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.selection.policies import POLICIES, PolicyError, PolicyTable
 from rainbow_sched.service.views import jobs
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster

@@ -10,7 +10,8 @@ import pytest
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.errors import Unconfirmed
-from rainbow_sched.model.job import JobState, Terms
+from rainbow_sched.model.job import Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import registration, removal

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.model.errors import Conflict, Corrupt, Invalid, RainbowError
-from rainbow_sched.model.job import Delivery, Hold, JobState, Terms
+from rainbow_sched.model.job import Delivery, Hold, Terms
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.agents import offers
 from rainbow_sched.service.clusters import reported_state
 from rainbow_sched.service.settings import Settings

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.model.job import JobState
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.agents.sync_messages import AttemptReport
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import Dependency

@@ -6,7 +6,7 @@ import pytest
 
 from rainbow_sched.model.attempt import ENDS, LIVE, AttemptState, is_allowed
 from rainbow_sched.model.errors import Conflict
-from rainbow_sched.model.job import TERMINAL, TRANSITIONS, JobEvent, JobState, next_state
+from rainbow_sched.model.job_state import TERMINAL, TRANSITIONS, JobEvent, JobState, next_state
 
 
 def test_nothing_follows_an_end() -> None:
