@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rainbow_sched.simulation.world import run
-from tests.simulation.mutants_restores import MUTANTS
+from tests.simulation.mutants_plans import MUTANTS
 
 ENOUGH = 500
 

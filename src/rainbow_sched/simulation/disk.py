@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import TypeVar
 
-from rainbow_sched.model.errors import Unavailable
+from rainbow_sched.model.attempt import Attempt
+from rainbow_sched.model.cluster import Cluster
+from rainbow_sched.model.errors import Conflict, NotFound, Unavailable
+from rainbow_sched.model.job import Job, JobState
 from rainbow_sched.simulation.loop import Process
-from rainbow_sched.store.base import Tx
+from rainbow_sched.store.base import DecidedJob, NewJob, Tx
 from rainbow_sched.store.claim import Claimant, Replaced, check_claim, take_claim
 from rainbow_sched.store.processes import ProcessIdentity
 from rainbow_sched.store.schema import migrate
@@ -40,11 +43,11 @@ class Disk:
         """Read the committed state from outside of any process."""
         return _read(self._reader, work)
 
-    def commit(self, session: Session, work: Callable[[Tx], T]) -> T:
+    def commit(self, session: Session, work: Callable[[Tx], T], tx: Callable[[Session], Tx] = SqlTx) -> T:
         """Run `work` and commit; roll back if it raises."""
         try:
             session.begin()
-            answer = work(SqlTx(session))
+            answer = work(tx(session))
             session.flush()
         except Exception as error:  # any error of `work` rolls back
             session.rollback()
@@ -89,11 +92,56 @@ def _empty() -> bytes:
     return data
 
 
+class RefusingTx(SqlTx):
+    """A transaction in which another writer is faster now and then, so that the store refuses a plan.
+
+    It refuses where the real one does: a cluster of the plan has changed, before anything is written, or a job has
+    moved on, after a part of the plan was written.
+    """
+
+    def __init__(self, db: Session, refuses: Callable[[], bool]) -> None:
+        super().__init__(db)
+        self._refuses = refuses
+
+    def check_clusters(self, planned_for: Mapping[str, Cluster]) -> None:
+        super().check_clusters(planned_for)
+        if planned_for and self._refuses():
+            raise NotFound("a cluster of the plan has just left (simulated)")
+
+    def add_jobs(self, new_jobs: Sequence[NewJob]) -> list[int]:
+        ids = super().add_jobs(new_jobs)
+        if any(job.state is JobState.BOUND for job in new_jobs) and self._refuses():
+            raise NotFound("a cluster of the plan has just left (simulated)")
+        return ids
+
+    def apply_decisions(self, decided: Sequence[DecidedJob], at: float) -> None:
+        super().apply_decisions(decided, at)
+        if self._refuses():
+            raise Conflict("a job has changed since it was read (simulated)")
+
+    def add_attempt(self, job: Job, cluster: str, token: str, at: float, *, n: int | None = None) -> Attempt:
+        attempt = super().add_attempt(job, cluster, token, at, n=n)
+        if n is None and self._refuses():  # with `n` it is found after a restore, and not planned
+            raise Conflict(f"job {job.id} has an attempt already (simulated)")
+        return attempt
+
+
 class SimStore:
     """The store of one server process; calls take time, and other processes run meanwhile."""
 
-    def __init__(self, disk: Disk, process: Process, pause: Callable[[], float], full: Callable[[], bool]) -> None:
-        """`pause` returns the duration of a step; `full` is True while the disk refuses writes."""
+    def __init__(
+        self,
+        disk: Disk,
+        process: Process,
+        pause: Callable[[], float],
+        full: Callable[[], bool],
+        refuses: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`pause` returns the duration of a step; `full` is True while the disk takes no writes.
+
+        `refuses` says whether the next plan is refused.
+        """
+        self._tx = partial(RefusingTx, refuses=refuses)
         self._disk, self._process, self._pause, self._full = disk, process, pause, full
         self._writer, self._reader = disk.session(writing=True), disk.session(writing=False)
         self._claimant = Claimant("", ProcessIdentity("sim", 0, "", "", ""))  # the term alone tells them apart
@@ -117,7 +165,7 @@ class SimStore:
         self._check()
         if self._full():
             raise Unavailable("the disk is full; nothing was stored")
-        answer = self._disk.commit(self._writer, work)
+        answer = self._disk.commit(self._writer, work, self._tx)
         await self._takes_time()
         self._check()
         return answer

@@ -27,6 +27,7 @@ class FaultRates:
     clock_jump: float = 0.0  # of the server's wall clock, by up to an hour
     older_server: float = 0.0  # chance that a server process does not know every state that agents report
     restore: float = 0.0  # of the server's database from an older copy
+    apply_refused: float = 0.0  # chance that the store refuses a plan, as if a cluster or a job had just changed
     manager_loses: float = 0.0  # chance that a manager loses an accepted job before it starts
 
 
@@ -74,4 +75,5 @@ def draw_rates(rng: Random, later: Random) -> FaultRates:
         manager_loses=some(0.3, 0.02, 0.2, later),
         takeover=some(0.3, 0.5, 3.0, later),
         restore=some(0.2, 2.0, 6.0, later),
+        apply_refused=some(0.4, 0.05, 0.6, later),
     )

@@ -96,13 +96,8 @@ def i9_cancelled_stays(world: World) -> str | None:
 
 def i11_all_is_free(world: World) -> str | None:
     """I11 when nothing runs, nothing is taken."""
-    service = world.server.service
-    assert service is not None
-    for name in service.core.fleet.names():
-        taken = service.core.fleet.member(name).placements
-        if taken:
-            return f"{len(taken)} placements are left on {name}"
-    return None
+    differing = world.differing_fences()
+    return f"{len(differing)} reservations differ from the live attempts: {differing}" if differing else None
 
 
 def i16_all_are_back(world: World) -> str | None:

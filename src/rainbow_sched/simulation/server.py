@@ -88,6 +88,7 @@ class SimServer:
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     full: bool = False
     old: Random = field(default_factory=Random)  # draws processes of an older version
+    refusals: Random = field(default_factory=Random)  # draws plans that the store refuses
     states: frozenset[AttemptState] = REPORTED  # reported states that the current process knows
     starts: int = 0
     _process: Process | None = None
@@ -100,7 +101,7 @@ class SimServer:
         older = self.old.random() < self.rates.older_server
         self.states = frozenset(state for state in sorted(REPORTED) if not older or self.old.random() < 0.6)
         process = self._process = Process(lambda problem: self.fail("nothing breaks", repr(problem)))
-        store = SimStore(self.disk, process, self.pause, lambda: self.full)
+        store = SimStore(self.disk, process, self.pause, lambda: self.full, self.refuses)
         store.take_claim()
         process.spawn(self.loop, self._begin(store))
 
@@ -153,6 +154,10 @@ class SimServer:
         if luck < self.rates.slow / 10:
             return self.rng.uniform(0.05, 1.5)
         return 0.0 if luck < 0.7 else self.rng.uniform(0.0, 0.005)
+
+    def refuses(self) -> bool:
+        """Return True if the store refuses a plan now."""
+        return self.refusals.random() < self.rates.apply_refused
 
     def call(
         self,

@@ -103,6 +103,7 @@ class Witness:
     )  # hosts that satisfy its requirements; empty: all
     overdue: Callable[[], str | None] = lambda: None  # a run that its guard should have ended
     kept_waiting: Callable[[], str | None] = lambda: None  # a run that should have been given up
+    unaccounted: Callable[[], str | None] = lambda: None  # a reservation without a live attempt, or the reverse
     heard: dict[str, float] = field(default_factory=dict)  # last contact of each cluster
     jobs: dict[int, Job] = field(default_factory=dict)
     attempts: dict[int, tuple[Attempt, ...]] = field(default_factory=dict)

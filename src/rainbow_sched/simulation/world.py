@@ -96,7 +96,9 @@ class World:
             run_lease=RUN_LEASE,
             overdue=self._overdue,
             kept_waiting=self._kept_waiting,
+            unaccounted=self._unaccounted,
         )
+        self._differing: dict[tuple[str, str], float] = {}  # since when, by cluster and fence
         self.disk = Disk(self.witness.committed)
         self.copy: bytes | None = None
         self.server = SimServer(
@@ -110,6 +112,7 @@ class World:
             ids=Ids(Random(seed + 1)),
             fail=self.witness.broken,
             old=Random(seed + 2),
+            refusals=Random(f"{seed} refusals"),
         )
         self.agents = {name: self._agent(name) for name in shapes}
         self.users = Users(
@@ -196,6 +199,25 @@ class World:
             for attempt in self.witness.held_on(name):
                 if silence > self.witness.patience(attempt) + SLACK:
                     return f"attempt {attempt.n} of job {attempt.job} waits for {name}, silent for {silence:.0f} s"
+        return None
+
+    def differing_fences(self) -> list[tuple[str, str]]:
+        """Return what is reserved in the server's fleet and no live attempt of the store, or the reverse."""
+        service = self.server.service
+        if service is None:
+            return []
+        attempts = [attempts[-1] for attempts in self.witness.attempts.values() if attempts]
+        live = {(attempt.cluster, attempt.token) for attempt in attempts if attempt.state.live}
+        fleet = service.core.fleet
+        reserved = {(name, fence) for name in fleet.names() for fence in fleet.member(name).placements}
+        return sorted(live ^ reserved)
+
+    def _unaccounted(self) -> str | None:
+        now = self.loop.time()
+        self._differing = {key: self._differing.get(key, now) for key in self.differing_fences()}
+        for (name, fence), since in self._differing.items():
+            if now - since > SLACK:
+                return f"fence {fence} is reserved on {name} or lives there, and not both, for {now - since:.0f} s"
         return None
 
     # --- life ---
