@@ -11,7 +11,8 @@ from typing import TypeVar
 from rainbow_sched.model.attempt import Attempt
 from rainbow_sched.model.cluster import Cluster
 from rainbow_sched.model.errors import Conflict, NotFound, Unavailable
-from rainbow_sched.model.job import Job, JobState
+from rainbow_sched.model.job import Job
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.simulation.loop import Process
 from rainbow_sched.store.base import DecidedJob, NewJob, Tx
 from rainbow_sched.store.claim import Claimant, Replaced, check_claim, take_claim
