@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from itertools import groupby
 from typing import NamedTuple
 
 from rainbow_sched.graphs.formats.compact import GRAPH_FORM
 from rainbow_sched.graphs.formats.compact_subsystem import SUBSYSTEM_FORM
-from rainbow_sched.graphs.formats.fold import Folded, fold
+from rainbow_sched.graphs.formats.fold import Folded
 from rainbow_sched.model.graph import Graph, Subsystem
 from rainbow_sched.model.hostlist import collapse
 
@@ -18,11 +20,30 @@ def to_compact(graph: Graph) -> dict[str, object]:
     for i in range(len(graph)):
         if graph.types[i] == "node":
             defaults.nodes[i] = len(defaults.nodes)
-    root = _entry(graph, fold(graph), defaults, (1,))
+    root = _entry(graph, _fold_neighbours(graph), defaults, (1,))
     del root["type"], root["name"]
     if graph.types[0] != "cluster":
         root = {"type": graph.types[0], **root}
     return {"rainbow": GRAPH_FORM, "cluster": graph.names[0], **root}
+
+
+def _fold_neighbours(graph: Graph) -> Folded:
+    """Fold equal siblings that follow each other, so that the graph can be unfolded exactly."""
+    below = graph.children()
+    content: list[object] = [None] * len(graph)
+    for i in range(len(graph) - 1, -1, -1):
+        metadata = json.dumps(graph.metadata[i], sort_keys=True) if i in graph.metadata else ""
+        content[i] = (graph.types[i], graph.sizes[i], graph.units[i], metadata, [content[kid] for kid in below[i]])
+
+    def entry(members: list[int], count: int) -> Folded:
+        lengths = [len(list(run)) for _, run in groupby(below[members[0]], key=content.__getitem__)]
+        inside, at = [], 0
+        for length in lengths:
+            inside.append(entry([kid for member in members for kid in below[member][at : at + length]], length))
+            at += length
+        return Folded(tuple(members), count, tuple(inside))
+
+    return entry([0], 1)
 
 
 class _Defaults(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -30,7 +31,7 @@ from rainbow_sched.matching.index.answer_cache import (
     ValidityBound,
 )
 from rainbow_sched.matching.index.index import FleetIndex, SlotCounts
-from rainbow_sched.matching.index.rows import PendingChange, StateDelta, VertexState, hosts_touched
+from rainbow_sched.matching.index.rows import PendingChange, VertexState, hosts_touched
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.hierarchy import Structure
@@ -47,6 +48,7 @@ MAX_SHARED_GRAPHS = 32  # recent graphs that are reused when the same graph is r
 
 MAX_UNINDEXED_VERTICES = 4_096  # vertices of one cluster
 
+NO_UNITS: Mapping[int, int] = MappingProxyType({})
 NOT_BOUND = ClusterBinding()
 MAX_SINGLE_MATCHES = 1  # clusters matched one by one; for more, the index answers for the whole fleet faster
 
@@ -67,9 +69,7 @@ class MemoryBackend:
         self._by_number: list[ClusterState | None] = []
         self._sorted: tuple[tuple[str, ...], Order] | None = None
         self._structures: deque[Structure] = deque(maxlen=MAX_SHARED_GRAPHS)
-        self._unindexed: defaultdict[int, PendingChange] = defaultdict(
-            PendingChange
-        )  # by cluster: what is not in the index yet
+        self._unindexed: defaultdict[int, PendingChange] = defaultdict(PendingChange)  # by cluster
 
     @property
     def version(self) -> int:
@@ -115,12 +115,12 @@ class MemoryBackend:
     def mark(self, cluster: str, marks: Mapping[str, Mark]) -> None:
         """Say of vertices that they are down, drained or up again."""
         state = self._state(cluster)
-        self._changed(state, StateDelta(toggled=state.set_marks(marks)))
+        self._changed(state, toggled=state.set_marks(marks))
 
     def use(self, cluster: str, used: Mapping[str, int]) -> None:
         """Replace the manager's report of used units."""
         state = self._state(cluster)
-        self._changed(state, StateDelta(taken=state.set_report(used)))
+        self._changed(state, taken=state.set_report(used))
 
     def place(self, cluster: str, key: str, request: PreparedRequest, hosts: Sequence[str] = ()) -> bool:
         """Take what a placed job needs out of *now*."""
@@ -137,18 +137,18 @@ class MemoryBackend:
             barred,
             state.hosts_named(hosts) if hosts else None,
         )
-        gathered = self._unindexed[state.number_in_fleet]
-        state.hold(key, found.taken, gathered.taken)
+        pending = self._unindexed[state.number_in_fleet]
+        state.hold(key, found.taken, pending.taken)
         if found.taken:
-            self._note(state, gathered, hosts_touched(state.fold, found.taken), sum(found.taken.values()))
+            self._note(state, pending, hosts_touched(state.fold, found.taken), sum(found.taken.values()))
         return found.complete
 
     def release(self, cluster: str, key: str) -> None:
         """Give back what `place` took under `key`."""
         state = self._state(cluster)
-        gathered = self._unindexed[state.number_in_fleet]
-        if state.release(key, gathered.taken):
-            self._note(state, gathered, FREED)
+        pending = self._unindexed[state.number_in_fleet]
+        if state.release(key, pending.taken):
+            self._note(state, pending, FREED)
 
     def set_node_rules(self, cluster: str, rules: NodeRules | None) -> None:
         """Say what the cluster's manager can be told about nodes."""
@@ -299,7 +299,7 @@ class MemoryBackend:
         state = self._refold(before.name, before.fold.structure, subsystems)
         state.take_over(before)
         if state.busy:
-            self._changed(state, StateDelta(taken=dict.fromkeys(state.taken, 0), toggled=state.unavailable))
+            self._changed(state, dict.fromkeys(state.taken, 0), state.unavailable)
 
     def _new_number(self) -> int:
         for number, state in enumerate(self._by_number):
@@ -308,26 +308,26 @@ class MemoryBackend:
         self._by_number.append(None)
         return len(self._by_number) - 1
 
-    def _changed(self, state: ClusterState, changed: StateDelta) -> None:
+    def _changed(self, state: ClusterState, taken: Mapping[int, int] = NO_UNITS, toggled: Collection[int] = ()) -> None:
         """Take note of a change of any kind."""
-        if changed.taken or changed.toggled:
-            gathered = self._unindexed[state.number_in_fleet]
-            gathered.add(changed)
-            self._note(state, gathered, ANY_CHANGE)
+        if taken or toggled:
+            pending = self._unindexed[state.number_in_fleet]
+            pending.add(taken, toggled)
+            self._note(state, pending, ANY_CHANGE)
 
-    def _note(self, state: ClusterState, gathered: PendingChange, hosts: int, units: int = 0) -> None:
+    def _note(self, state: ClusterState, pending: PendingChange, hosts: int, units: int = 0) -> None:
         """A cluster has changed; the index learns of it when it is asked, and then of all changes together."""
         state.changed()
-        if len(gathered.taken) > MAX_UNINDEXED_VERTICES:
+        if len(pending.taken) > MAX_UNINDEXED_VERTICES:
             self._bring_up_to_date()
         state.version = self._changes.note(state.number_in_fleet, hosts, units)
 
     def _bring_up_to_date(self) -> None:
         """Let the index know what has changed."""
-        for number, gathered in self._unindexed.items():
+        for number, pending in self._unindexed.items():
             state = self._by_number[number]
             if state is not None:
-                self._index.change(number, state.fold, VertexState(state.taken, state.unavailable), gathered.whole())
+                self._index.change(number, state.fold, VertexState(state.taken, state.unavailable), pending)
         self._unindexed.clear()
 
     def _order(self, clusters: Collection[str] | None) -> tuple[tuple[str, ...], Order]:
@@ -383,6 +383,6 @@ class MemoryBackend:
                 continue
             fitter = fitters(state)
             now, ever = self._shapes_for(state, request)
-            can = fitter.answer(state.fold, ever).fits
-            does = can if now is ever or not can else fitter.answer(state.fold, now).fits
+            can = fitter.fits(state.fold, ever)
+            does = can if now is ever or not can else fitter.fits(state.fold, now)
             kept.set(number, now=does, ever=can)

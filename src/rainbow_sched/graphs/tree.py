@@ -16,7 +16,7 @@ def draw(graph: Graph, marks: Mapping[str, Mark] | None = None) -> str:
     """Return the tree as text, root first; down or drained vertices are on separate lines."""
     marked = {id: mark.value for id, mark in (marks or {}).items() if mark is not Mark.UP}
     notes = {i: marked[id] for i, id in enumerate(graph.ids) if id in marked} if marked else {}
-    folded = fold(graph, notes, ordered=False)
+    folded = fold(graph, notes)
     return "\n".join(_lines(graph, folded, notes, "", ""))
 
 

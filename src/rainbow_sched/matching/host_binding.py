@@ -47,12 +47,12 @@ class Conditions:
         self._wanted = frozenset(name for name in request.properties if not name.startswith("^"))
         self._forbidden = frozenset(name[1:] for name in request.properties if name.startswith("^"))
         self._rules = rules
-        self._asked = {step.number: [facts.meeting(each) for each in self.untold(step)] for step in plan.steps}
+        self._meeting = {step.number: [facts.meeting(each) for each in self.not_passed_on(step)] for step in plan.steps}
         self.steps = tuple(
-            step for step in plan.steps if not step.virtual and (self._asked[step.number] or self._names_leaf(step))
+            step for step in plan.steps if not step.virtual and (self._meeting[step.number] or self._names_leaf(step))
         )
         self._limited = frozenset(step.number for step in self.steps)
-        self._names_told = {
+        self._passed_on = {
             step.number: names
             for step in plan.steps
             if (names := [facts.meeting(named) for named in step.level.requires if is_passed_on_fully(named, rules)])
@@ -64,7 +64,7 @@ class Conditions:
         self._mixed: dict[Shape, int] = {}
         self._in_no_host: dict[tuple[int, Shape], tuple[bool, bool]] = {}
 
-    def untold(self, step: Step) -> list[Requirement]:
+    def not_passed_on(self, step: Step) -> list[Requirement]:
         """Return the step's requirements that the manager is not told."""
         return [each for each in step.level.requires if not is_passed_on_fully(each, self._rules)]
 
@@ -74,7 +74,7 @@ class Conditions:
 
     def binds(self, step: Step) -> bool:
         """Return True if only some hosts may meet the step's requirements."""
-        return step.number in self._limited or step.number in self._names_told
+        return step.number in self._limited or step.number in self._passed_on
 
     @property
     def bind_any(self) -> bool:
@@ -83,46 +83,46 @@ class Conditions:
 
     def met(self, step: Step, shape: Shape) -> bool:
         """Return True if a vertex of the step's type meets all requirements."""
-        mine = self._facts.bits_of_class(shape.cls)
-        return self.holds(step, shape) and all(mine & named for named in self._names_told.get(step.number, ()))
+        facts = self._facts.bits_of_class(shape.cls)
+        return self.holds(step, shape) and all(facts & named for named in self._passed_on.get(step.number, ()))
 
     def met_inside(self, step: Step, shape: Shape) -> bool:
         """Return True if the manager may choose any vertices of the step's type strictly inside."""
         return self.inside(step, shape) == (True, False) and self._has_named(step, shape)
 
     def _has_named(self, step: Step, shape: Shape) -> bool:
-        if step.number not in self._names_told:
+        if step.number not in self._passed_on:
             return True
         key = (step.number, shape)
-        known = self._named.get(key)
-        if known is None:
-            known = any(
+        cached = self._named.get(key)
+        if cached is None:
+            cached = any(
                 (kid.type == step.level.type and self.met(step, kid)) or self._has_named(step, kid)
                 for kid, _ in shape.kids
             )
-            self._named[key] = known
-        return known
+            self._named[key] = cached
+        return cached
 
     def holds(self, step: Step, shape: Shape) -> bool:
         """Return True if a vertex of the step's type meets the requirements that the manager is not told."""
-        mine = self._facts.bits_of_class(shape.cls)
-        if not all(mine & met for met in self._asked[step.number]):
+        facts = self._facts.bits_of_class(shape.cls)
+        if not all(facts & met for met in self._meeting[step.number]):
             return False
         return not self._names_leaf(step) or (self._wanted <= shape.properties and self._is_clear(shape))
 
     def _is_clear(self, shape: Shape) -> bool:
         """Return True if the request's hosts and forbidden properties exclude nothing of the vertex."""
-        known = self._clear.get(shape)
-        if known is None:
-            known = shape.allowed and self._forbidden.isdisjoint(shape.properties)
-            known = self._clear[shape] = known and all(self._is_clear(kid) for kid, _ in shape.kids)
-        return known
+        cached = self._clear.get(shape)
+        if cached is None:
+            cached = shape.allowed and self._forbidden.isdisjoint(shape.properties)
+            cached = self._clear[shape] = cached and all(self._is_clear(kid) for kid, _ in shape.kids)
+        return cached
 
     def inside(self, step: Step, shape: Shape) -> tuple[bool, bool]:
         """Return whether a vertex of the step's type strictly inside meets the conditions, and whether one does not."""
         key = (step.number, shape)
-        known = self._inside.get(key)
-        if known is None:
+        cached = self._inside.get(key)
+        if cached is None:
             good = bad = False
             for kid, _ in shape.kids:
                 if kid.type == step.level.type:
@@ -130,19 +130,19 @@ class Conditions:
                     good, bad = good or holds, bad or not holds
                 more_good, more_bad = self.inside(step, kid)
                 good, bad = good or more_good, bad or more_bad
-            known = self._inside[key] = (good, bad)
-        return known
+            cached = self._inside[key] = (good, bad)
+        return cached
 
     def mixed(self, host: Shape) -> int:
         """Return the mask of the steps that cannot use anything strictly inside a host."""
-        known = self._mixed.get(host)
-        if known is None:
-            known = 0
+        cached = self._mixed.get(host)
+        if cached is None:
+            cached = 0
             for step in self.steps:
                 if step.level.type != HOST and all(self.inside(step, host)):
-                    known |= step.bit
-            self._mixed[host] = known
-        return known
+                    cached |= step.bit
+            self._mixed[host] = cached
+        return cached
 
     def loose(self, root: Shape) -> int:
         """Return the mask of the steps that cannot use vertices neither in a host nor around one."""
@@ -153,8 +153,8 @@ class Conditions:
         if shape.type == HOST:
             return False, False
         key = (step.number, shape)
-        known = self._in_no_host.get(key)
-        if known is None:
+        cached = self._in_no_host.get(key)
+        if cached is None:
             good = bad = False
             if shape.type == step.level.type and not self.has_host(shape):
                 good = self.holds(step, shape)
@@ -162,16 +162,16 @@ class Conditions:
             for kid, _ in shape.kids:
                 more_good, more_bad = self._without_host(step, kid)
                 good, bad = good or more_good, bad or more_bad
-            known = self._in_no_host[key] = (good, bad)
-        return known
+            cached = self._in_no_host[key] = (good, bad)
+        return cached
 
     def has_host(self, shape: Shape) -> bool:
         """Return True if there is a host at or inside a vertex."""
-        known = self._has_host.get(shape)
-        if known is None:
-            known = shape.type == HOST or any(self.has_host(kid) for kid, _ in shape.kids)
-            self._has_host[shape] = known
-        return known
+        cached = self._has_host.get(shape)
+        if cached is None:
+            cached = shape.type == HOST or any(self.has_host(kid) for kid, _ in shape.kids)
+            self._has_host[shape] = cached
+        return cached
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,12 +345,12 @@ class Binder:
         if vertex < 0:
             return False
         key = (step.number, vertex)
-        known = self._above.get(key)
-        if known is None:
+        cached = self._above.get(key)
+        if cached is None:
             graph = self._fold.graph
-            known = graph.types[vertex] == step.level.type and self._conditions.met(step, self._shape_of(vertex))
-            known = self._above[key] = known or self._is_above(step, graph.parents[vertex])
-        return known
+            cached = graph.types[vertex] == step.level.type and self._conditions.met(step, self._shape_of(vertex))
+            cached = self._above[key] = cached or self._is_above(step, graph.parents[vertex])
+        return cached
 
     def _outermost(self) -> Iterator[int]:
         """Return the hosts that are not in another host."""
@@ -379,9 +379,9 @@ class Binder:
 
     def _reason(self, step: Step, inside: str, where: Where) -> MixedHosts:
         request = self._conditions.plan.request
-        untold = self._conditions.untold(step)
-        if untold:
-            text, subsystem = ", ".join(format_requirement(each) for each in untold), untold[0].subsystem
+        not_passed_on = self._conditions.not_passed_on(step)
+        if not_passed_on:
+            text, subsystem = ", ".join(format_requirement(each) for each in not_passed_on), not_passed_on[0].subsystem
         else:
             limits = (("hosts", request.hosts), ("not hosts", request.not_hosts), ("properties", request.properties))
             text, subsystem = ", ".join(f"{what} {','.join(names)}" for what, names in limits if names), ""

@@ -201,8 +201,8 @@ class CypherBackend:
         for at, (state, fitter) in enumerate(self._ready(names, request)):
             shape_now, shape_ever = _shapes(state, request.request)
             seen[state.name] = (fitter, state.fold, shape_now, shape_ever)
-            can = fitter.answer(state.fold, shape_ever).fits
-            does = can if shape_now is shape_ever or not can else fitter.answer(state.fold, shape_now).fits
+            can = fitter.fits(state.fold, shape_ever)
+            does = can if shape_now is shape_ever or not can else fitter.fits(state.fold, shape_now)
             if can:
                 ever.append(at)
             if does:

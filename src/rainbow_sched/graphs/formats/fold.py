@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -29,62 +30,37 @@ class Folded:
             yield from entry.walk()
 
 
-def fold(graph: Graph, notes: Mapping[int, str] | None = None, *, ordered: bool = True) -> Folded:
-    """Fold a graph; vertices with different `notes` differ.
-
-    `ordered`: fold only neighbours, so that the graph can be unfolded exactly. Else fold all equal siblings.
-    """
+def fold(graph: Graph, notes: Mapping[int, str] | None = None) -> Folded:
+    """Fold all equal siblings of a graph; vertices with different `notes` differ."""
     below = graph.children()
-    kinds, runs = _kinds(graph, below, notes or {}, ordered=ordered)
+    kinds, counts = _kinds(graph, below, notes or {})
 
     def entry(members: list[int], count: int) -> Folded:
-        # Alike members have alike runs, so the k-th run of each belongs to one entry.
-        inside: list[tuple[list[int], int]] = [([], many) for _, many in runs[kinds[members[0]]]]
+        # Members of one kind have children of the same kinds, so the k-th count of each belongs to one entry.
+        inside: list[tuple[list[int], int]] = [([], many) for _, many in counts[kinds[members[0]]]]
         for member in members:
-            children = below[member] if ordered else _grouped(below[member], kinds)
-            at = 0
-            for found, many in inside:
-                found += children[at : at + many]
+            children, at = sorted(below[member], key=lambda child: (kinds[child], child)), 0
+            for entries, many in inside:
+                entries += children[at : at + many]
                 at += many
-        if not ordered:
-            inside.sort(key=lambda part: part[0][0])
-        return Folded(tuple(members), count, tuple(entry(found, many) for found, many in inside))
+        inside.sort(key=lambda part: part[0][0])
+        return Folded(tuple(members), count, tuple(entry(entries, many) for entries, many in inside))
 
     return entry([0], 1)
 
 
 def _kinds(
-    graph: Graph, below: list[list[int]], notes: Mapping[int, str], *, ordered: bool
+    graph: Graph, below: list[list[int]], notes: Mapping[int, str]
 ) -> tuple[list[int], list[tuple[tuple[int, int], ...]]]:
-    """For each vertex the number of its kind; for each kind its children's kinds with their counts."""
-    known: dict[tuple[object, ...], int] = {}
-    runs: list[tuple[tuple[int, int], ...]] = []
+    """Return for each vertex the number of its kind, and for each kind its children's kinds with their counts."""
+    numbers: dict[tuple[object, ...], int] = {}
+    counts: list[tuple[tuple[int, int], ...]] = []
     kinds = [0] * len(graph)
     for i in range(len(graph) - 1, -1, -1):
-        inside = _runs([kinds[child] for child in below[i]], ordered=ordered)
-        about = json.dumps(graph.metadata[i], sort_keys=True) if i in graph.metadata else ""
-        key = (graph.types[i], graph.sizes[i], graph.units[i], about, notes.get(i, ""), inside)
-        kind = known.setdefault(key, len(runs))
-        if kind == len(runs):
-            runs.append(inside)
-        kinds[i] = kind
-    return kinds, runs
-
-
-def _runs(kinds: list[int], *, ordered: bool) -> tuple[tuple[int, int], ...]:
-    found: list[tuple[int, int]] = []
-    if not ordered:
-        counts: dict[int, int] = {}
-        for kind in kinds:
-            counts[kind] = counts.get(kind, 0) + 1
-        return tuple(sorted(counts.items()))
-    for kind in kinds:
-        if found and found[-1][0] == kind:
-            found[-1] = (kind, found[-1][1] + 1)
-        else:
-            found.append((kind, 1))
-    return tuple(found)
-
-
-def _grouped(children: list[int], kinds: list[int]) -> list[int]:
-    return sorted(children, key=lambda child: (kinds[child], child))
+        inside = tuple(sorted(Counter(kinds[child] for child in below[i]).items()))
+        metadata = json.dumps(graph.metadata[i], sort_keys=True) if i in graph.metadata else ""
+        key = (graph.types[i], graph.sizes[i], graph.units[i], metadata, notes.get(i, ""), inside)
+        kinds[i] = numbers.setdefault(key, len(counts))
+        if kinds[i] == len(counts):
+            counts.append(inside)
+    return kinds, counts

@@ -30,7 +30,7 @@ class ClusterClasses:
         self._about = 0  # facts of the required subsystems, as a bit set
         for subsystem in self._subsystems:
             self._about |= facts.bits_of_subsystem(subsystem)
-        self._known: dict[int, tuple[int, int]] = {}
+        self._bits: dict[int, tuple[int, int]] = {}
 
     def key(self, fold: Fold) -> ClassKey | None:
         """Return the class of a cluster; None if the request names hosts, as every cluster then differs."""
@@ -38,18 +38,18 @@ class ClusterClasses:
             return None
         if not self._meeting:
             return ClassKey(fold.structure, None)
-        present = tuple([known.name for known in fold.subsystems if known.name in self._subsystems])
+        present = tuple([subsystem.name for subsystem in fold.subsystems if subsystem.name in self._subsystems])
         pattern: list[int] = []
         values: list[int] = []
         for vertex, cls in fold.attached_classes():
-            known = self._known.get(cls) or self._look(cls)
-            pattern += (vertex, known[0])
-            values.append(known[1])
+            bits = self._bits.get(cls) or self._read(cls)
+            pattern += (vertex, bits[0])
+            values.append(bits[1])
         return ClassKey((fold.structure, present, tuple(pattern)), tuple(values))
 
-    def _look(self, cls: int) -> tuple[int, int]:
+    def _read(self, cls: int) -> tuple[int, int]:
         """Return the requirements that a class of facts meets and its facts about them, as bit sets."""
-        mine = self._facts.bits_of_class(cls)
-        met = sum(1 << number for number, meeting in enumerate(self._meeting) if mine & meeting)
-        self._known[cls] = (met, mine & self._about)
-        return self._known[cls]
+        facts = self._facts.bits_of_class(cls)
+        met = sum(1 << number for number, meeting in enumerate(self._meeting) if facts & meeting)
+        self._bits[cls] = (met, facts & self._about)
+        return self._bits[cls]

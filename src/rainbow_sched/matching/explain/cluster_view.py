@@ -45,17 +45,17 @@ class ClusterView:
         return Where(tuple(names), max(0, total - len(names)))
 
 
-def units_inside(shape: Shape, step: Step, known: dict[Shape, int]) -> int:
+def units_inside(shape: Shape, step: Step, cache: dict[Shape, int]) -> int:
     """Return the free units of a leaf step's type inside a vertex, regardless of requirements."""
-    found = known.get(shape)
-    if found is None:
-        found = sum(_units_of(kid, step, known) * count for kid, count in shape.kids)
-        known[shape] = found
-    return found
+    units = cache.get(shape)
+    if units is None:
+        units = sum(_units_of(kid, step, cache) * count for kid, count in shape.kids)
+        cache[shape] = units
+    return units
 
 
-def _units_of(shape: Shape, step: Step, known: dict[Shape, int]) -> int:
-    inside = units_inside(shape, step, known)
+def _units_of(shape: Shape, step: Step, cache: dict[Shape, int]) -> int:
+    inside = units_inside(shape, step, cache)
     if shape.type != step.level.type or not shape.allowed:
         return inside
     if shape.kids:

@@ -41,7 +41,7 @@ class Diagnosis:
     """Why a request does not fit in a situation, and what would help."""
 
     reasons: tuple[Finding, ...]
-    ideas: Suggestions
+    suggestions: Suggestions
     completed: dict[Hashable, Findings] = field(default_factory=dict)  # by the values in a cluster
 
 
@@ -54,98 +54,98 @@ class Explainer:
         self.facts = facts
         self._variants = Variants(request, facts, rules)
         self._unbound = self._variants if rules is None else Variants(request, facts)
-        self._alike = ClusterClasses(request, facts)
+        self._classes = ClusterClasses(request, facts)
         self._values = ValueReader(facts)
-        self._swaps = ValueChanges(self._variants, self._values)
+        self._value_changes = ValueChanges(self._variants, self._values)
         self._free: dict[Hashable, FreeFit] = {}
-        self._cases: dict[Hashable, Diagnosis] = {}
+        self._diagnoses: dict[Hashable, Diagnosis] = {}
 
     def explain_fit(
-        self, cluster: str, fit: Fit, scene: ClusterView, slots: int | None = None, mixed: tuple[MixedHosts, ...] = ()
+        self, cluster: str, fit: Fit, view: ClusterView, slots: int | None = None, mixed: tuple[MixedHosts, ...] = ()
     ) -> Explanation:
         """Explain a known fit on one cluster; count `slots` that fit now if not given.
 
         `mixed`: hosts that the request cannot use because the manager cannot select parts of them.
         """
-        key = self._alike.key(scene.fold)
-        free = self._when_free(key, scene)
+        key = self._classes.key(view.fold)
+        free = self._when_free(key, view)
         now = free.slots if slots is None else slots
-        if slots is None and scene.now is not scene.ever:
-            now = self._variants.fitter(()).slots(scene.fold, scene.now)
-        return self._explained(Verdict(cluster, fit, now, free.slots), scene, key, free.met, mixed)
+        if slots is None and view.now is not view.ever:
+            now = self._variants.fitter(()).slots(view.fold, view.now)
+        return self._explained(Verdict(cluster, fit, now, free.slots), view, key, free.met, mixed)
 
-    def explain(self, verdict: Verdict, scene: ClusterView, mixed: tuple[MixedHosts, ...] = ()) -> Explanation:
+    def explain(self, verdict: Verdict, view: ClusterView, mixed: tuple[MixedHosts, ...] = ()) -> Explanation:
         """Explain a known verdict."""
-        key = self._alike.key(scene.fold)
-        return self._explained(verdict, scene, key, self._when_free(key, scene).met, mixed)
+        key = self._classes.key(view.fold)
+        return self._explained(verdict, view, key, self._when_free(key, view).met, mixed)
 
     def _explained(
         self,
         verdict: Verdict,
-        scene: ClusterView,
+        view: ClusterView,
         key: ClassKey | None,
         met: tuple[Met, ...],
         mixed: tuple[MixedHosts, ...],
     ) -> Explanation:
         fit = verdict.fit
-        if mixed and fit is Fit.NEVER and self._unbound.fitter(()).answer(scene.fold, scene.ever).fits:
-            _, changes = self._complete(self._case(fit, scene, scene.ever), scene, scene.ever)
+        if mixed and fit is Fit.NEVER and self._unbound.fitter(()).fits(view.fold, view.ever):
+            _, changes = self._complete(self._diagnose(fit, view, view.ever), view, view.ever)
             return Explanation(verdict, mixed, changes, met)
         if fit is Fit.NOW:
             return Explanation(verdict, met=met)
-        root = scene.now if fit is Fit.LATER else scene.ever
-        if key is None or root is not scene.ever:
-            why = self._complete(self._case(fit, scene, root), scene, root)
+        root = view.now if fit is Fit.LATER else view.ever
+        if key is None or root is not view.ever:
+            why = self._complete(self._diagnose(fit, view, root), view, root)
         else:
-            case = self._cases.get((fit, key.situation))
-            if case is None:
-                case = self._cases[fit, key.situation] = self._case(fit, scene, root)
-            known = case.completed.get(key.values)
-            why = known or case.completed.setdefault(key.values, self._complete(case, scene, root))
+            diagnosis = self._diagnoses.get((fit, key.situation))
+            if diagnosis is None:
+                diagnosis = self._diagnoses[fit, key.situation] = self._diagnose(fit, view, root)
+            cached = diagnosis.completed.get(key.values)
+            why = cached or diagnosis.completed.setdefault(key.values, self._complete(diagnosis, view, root))
         return Explanation(verdict, *why, met)
 
-    def _complete(self, case: Diagnosis, scene: ClusterView, root: Shape) -> Findings:
+    def _complete(self, diagnosis: Diagnosis, view: ClusterView, root: Shape) -> Findings:
         """Return the reasons and changes with the values in one cluster."""
         classes = ViewClasses(root)
-        reasons = dict.fromkeys([found.complete(self._values, classes) for found in case.reasons])
-        return tuple(reasons), self._swaps.settle(case.ideas, scene, root, classes)
+        reasons = dict.fromkeys([finding.complete(self._values, classes) for finding in diagnosis.reasons])
+        return tuple(reasons), self._value_changes.settle(diagnosis.suggestions, view, root, classes)
 
-    def _case(self, fit: Fit, scene: ClusterView, root: Shape) -> Diagnosis:
+    def _diagnose(self, fit: Fit, view: ClusterView, root: Shape) -> Diagnosis:
         when = When.NOT_NOW if fit is Fit.LATER else When.NEVER
         variants = self._unbound if fit is Fit.NEVER else self._variants
-        reasons = ReasonFinder(variants.fitter(()), scene, root, when).find()
-        ideas = find_changes(self._variants, scene, root)
-        if ideas.too_large:
+        reasons = ReasonFinder(variants.fitter(()), view, root, when).find()
+        suggestions = find_changes(self._variants, view, root)
+        if suggestions.too_large:
             reasons += (Finding(ChangesNotSought(levels=self._variants.levels, when=when)),)
-        return Diagnosis(reasons, ideas)
+        return Diagnosis(reasons, suggestions)
 
-    def _when_free(self, key: ClassKey | None, scene: ClusterView) -> FreeFit:
-        known = self._free.get(key.situation) if key else None
-        if known is None:
-            slots = self._variants.fitter(()).slots(scene.fold, scene.ever)
-            known = FreeFit(slots, tuple(dict.fromkeys(self._met(scene))))
+    def _when_free(self, key: ClassKey | None, view: ClusterView) -> FreeFit:
+        cached = self._free.get(key.situation) if key else None
+        if cached is None:
+            slots = self._variants.fitter(()).slots(view.fold, view.ever)
+            cached = FreeFit(slots, tuple(dict.fromkeys(self._met(view))))
             if key:
-                self._free[key.situation] = known
-        return known
+                self._free[key.situation] = cached
+        return cached
 
-    def _met(self, scene: ClusterView) -> list[Met]:
+    def _met(self, view: ClusterView) -> list[Met]:
         """Return the vertices that meet each requirement."""
-        found: list[Met] = []
-        for asked in self.request.requires:
-            if self.facts.holds(asked, scene.ever.cls):
-                found.append(Met("cluster", format_requirement(asked), Where((scene.name(0),))))
-        for step in self._variants.fitter(()).plan(scene.fold).steps:
-            for asked in step.level.requires:
-                where = self._holding(scene, step.level.type, asked)
+        met: list[Met] = []
+        for requirement in self.request.requires:
+            if self.facts.holds(requirement, view.ever.cls):
+                met.append(Met("cluster", format_requirement(requirement), Where((view.name(0),))))
+        for step in self._variants.fitter(()).plan(view.fold).steps:
+            for requirement in step.level.requires:
+                where = self._holding(view, step.level.type, requirement)
                 if where.names:
-                    found.append(Met(step.level.type, format_requirement(asked), where))
-        return found
+                    met.append(Met(step.level.type, format_requirement(requirement), where))
+        return met
 
-    def _holding(self, scene: ClusterView, type: str, asked: Requirement) -> Where:
+    def _holding(self, view: ClusterView, type: str, requirement: Requirement) -> Where:
         """Return the vertices of a type that meet a requirement."""
         holding = [
             shape
-            for shape in multiplicities(scene.fold.root)
-            if shape.type == type and self.facts.holds(asked, shape.cls)
+            for shape in multiplicities(view.fold.root)
+            if shape.type == type and self.facts.holds(requirement, shape.cls)
         ]
-        return scene.where(type, scene.fold.root, holding)
+        return view.where(type, view.fold.root, holding)

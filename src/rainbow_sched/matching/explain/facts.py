@@ -46,10 +46,10 @@ class ValueReader:
         self._read: dict[tuple[str, frozenset[str], int], tuple[tuple[str, Scalar], ...]] = {}
         self._found: dict[tuple[str, frozenset[str], int], tuple[Scalar, ...]] = {}
 
-    def found(self, asked: Requirement, classes: Iterable[int], term: int | None = None) -> tuple[Scalar, ...]:
+    def existing(self, requirement: Requirement, classes: Iterable[int], term: int | None = None) -> tuple[Scalar, ...]:
         """Return the values of the requirement's fields (or of one term) in these classes, in a fixed order."""
-        name = asked.subsystem
-        terms = asked.terms if term is None else asked.terms[term : term + 1]
+        name = requirement.subsystem
+        terms = requirement.terms if term is None else requirement.terms[term : term + 1]
         fields = frozenset([each.field for each in terms])
         if name not in self._about:
             self._about[name] = self._facts.bits_of_subsystem(name)
@@ -57,20 +57,20 @@ class ValueReader:
         for cls in classes:
             there |= self._facts.bits_of_class(cls)
         there &= self._about[name]
-        known = self._found.get((name, fields, there))
-        if known is None:
-            known = self._found[name, fields, there] = self._sorted(name, fields, there)
-        return known
+        cached = self._found.get((name, fields, there))
+        if cached is None:
+            cached = self._found[name, fields, there] = self._sorted(name, fields, there)
+        return cached
 
     def _sorted(self, name: str, fields: frozenset[str], there: int) -> tuple[Scalar, ...]:
-        found: dict[str, Scalar] = {}
+        values: dict[str, Scalar] = {}
         for number in numbers_of(there):
             pairs = self._read.get((name, fields, number))
             if pairs is None:
                 pairs = self._read[name, fields, number] = self._pairs(number, fields)
             for text, value in pairs:
-                found.setdefault(text, value)
-        return tuple([found[text] for text in sorted(found)])
+                values.setdefault(text, value)
+        return tuple([values[text] for text in sorted(values)])
 
     def _pairs(self, number: int, fields: frozenset[str]) -> tuple[tuple[str, Scalar], ...]:
         values = self._facts.facts[number].fields

@@ -32,17 +32,17 @@ MAX_LISTED_VALUES = 3  # values that a sentence lists before "and N more"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A reason shared by all clusters in one situation; with `asked`, each cluster's values complete it."""
+    """A reason shared by all clusters in one situation; with `requirement`, each cluster's values complete it."""
 
     reason: Reason
-    asked: Requirement | None = None
-    type: str | None = None  # of the vertices that have to meet `asked`; None: the cluster itself
+    requirement: Requirement | None = None
+    type: str | None = None  # of the vertices that have to meet `requirement`; None: the cluster itself
 
     def complete(self, values: ValueReader, classes: ViewClasses) -> Reason:
         """Return the reason for one cluster."""
-        if self.asked is None or not isinstance(self.reason, RequirementUnmet):
+        if self.requirement is None or not isinstance(self.reason, RequirementUnmet):
             return self.reason
-        existing = [str(value) for value in values.found(self.asked, classes.of(self.type))]
+        existing = [str(value) for value in values.existing(self.requirement, classes.of(self.type))]
         listed = tuple(existing[:MAX_LISTED_VALUES])
         return replace(self.reason, found=listed, more=len(existing) - len(listed))
 
@@ -50,33 +50,33 @@ class Finding:
 class ReasonFinder:
     """Find the reasons for one request in one view of one cluster."""
 
-    def __init__(self, fitter: Fitter, scene: ClusterView, root: Shape, when: When) -> None:
+    def __init__(self, fitter: Fitter, view: ClusterView, root: Shape, when: When) -> None:
         self.fitter = fitter
         self.facts = fitter.facts
-        self.scene = scene
+        self.view = view
         self.root = root
         self.when = when
-        self.plan = fitter.plan(scene.fold)
+        self.plan = fitter.plan(view.fold)
         self.counts = multiplicities(root)
 
     def find(self) -> tuple[Finding, ...]:
         """Return all reasons, the most important first."""
-        found = [
+        findings = [
             *map(Finding, self._missing()),
             *self._cluster(),
             *map(Finding, self._allowed()),
             *self._requirements(),
         ]
         if self.plan.missing or self.plan.unclear:
-            return tuple(found) or (Finding(Undecided(steps=0, when=self.when)),)
-        counter, part = self.fitter.view(self.scene.fold, self.root)
+            return tuple(findings) or (Finding(Undecided(steps=0, when=self.when)),)
+        counter, part = self.fitter.view(self.view.fold, self.root)
         for top in self.plan.tops:
             if not counter.enough(part, top, 1):
-                found.extend(map(Finding, self._short(counter, part, top, "")))
-        return tuple(found) or (Finding(self._together()),)
+                findings.extend(map(Finding, self._short(counter, part, top, "")))
+        return tuple(findings) or (Finding(self._together()),)
 
     def _together(self) -> Reason:
-        if self.fitter.answer(self.scene.fold, self.root).fits is None:
+        if self.fitter.fits(self.view.fold, self.root) is None:
             return Undecided(steps=MAX_STEPS, when=self.when)
         groups = tuple(sorted({top.path[0] for top in self.plan.tops}))
         types = tuple(sorted({step.level.type for step in self.plan.steps if step.leaf}))
@@ -84,16 +84,16 @@ class ReasonFinder:
 
     def _missing(self) -> Iterator[Reason]:
         for step in self.plan.missing:
-            known = tuple(sorted(self.scene.fold.structure.types))
-            yield NoSuchType(group=step.path[0], level=self._path(step), type=step.level.type, known=known)
+            types = tuple(sorted(self.view.fold.structure.types))
+            yield NoSuchType(group=step.path[0], level=self._path(step), type=step.level.type, known=types)
 
     def _cluster(self) -> Iterator[Finding]:
-        for asked in self.fitter.request.requires:
-            if not self.facts.holds(asked, self.root.cls):
-                yield Finding(self._unmet(asked, -1, "", "cluster"), asked)
+        for requirement in self.fitter.request.requires:
+            if not self.facts.holds(requirement, self.root.cls):
+                yield Finding(self._unmet(requirement, -1, "", "cluster"), requirement)
 
     def _allowed(self) -> Iterator[Reason]:
-        request, fold = self.fitter.request, self.scene.fold
+        request, fold = self.fitter.request, self.view.fold
         if request.hosts:
             names = {fold.graph.names[i] or fold.graph.ids[i] for i in range(len(fold.graph))}
             missing = tuple(name for name in request.hosts if name not in names)
@@ -109,18 +109,18 @@ class ReasonFinder:
             if not step.level.requires or step in self.plan.missing:
                 continue
             classes = frozenset(shape.cls for shape in self.counts if shape.type == step.level.type)
-            for asked in step.level.requires:
-                if not any(self.facts.holds(asked, cls) for cls in classes):
-                    unmet = self._unmet(asked, step.path[0], self._path(step), step.level.type)
-                    yield Finding(unmet, asked, step.level.type)
+            for requirement in step.level.requires:
+                if not any(self.facts.holds(requirement, cls) for cls in classes):
+                    unmet = self._unmet(requirement, step.path[0], self._path(step), step.level.type)
+                    yield Finding(unmet, requirement, step.level.type)
 
-    def _unmet(self, asked: Requirement, group: int, level: str, type: str) -> Reason:
+    def _unmet(self, requirement: Requirement, group: int, level: str, type: str) -> Reason:
         return RequirementUnmet(
             group=group,
             level=level,
             type=type,
-            requirement=format_requirement(asked),
-            has_subsystem=any(known.name == asked.subsystem for known in self.scene.fold.subsystems),
+            requirement=format_requirement(requirement),
+            has_subsystem=any(subsystem.name == requirement.subsystem for subsystem in self.view.fold.subsystems),
             when=When.NEVER,
         )
 
@@ -160,8 +160,8 @@ class ReasonFinder:
             if not inner.leaf:
                 yield from self._blame(inner, [shape for shape in self.counts if shape.type == inner.level.type])
                 continue
-            known: dict[Shape, int] = {}
-            units = {shape: units_inside(shape, inner, known) for shape in hosts}
+            cache: dict[Shape, int] = {}
+            units = {shape: units_inside(shape, inner, cache) for shape in hosts}
             best = max(units.values(), default=0)
             if best < inner.need:
                 holders = [shape for shape in hosts if units[shape] == best] if best else []
@@ -178,7 +178,7 @@ class ReasonFinder:
             best=best,
             unit="B" if step.mode == BYTES else step.level.unit,
             inside=inside,
-            where=self.scene.where(inside, self.root, holders or ()),
+            where=self.view.where(inside, self.root, holders or ()),
             exclusive=step.level.exclusive,
             blocked=self._blocked(step) if self.when is When.NOT_NOW else "",
             when=self.when,

@@ -26,23 +26,23 @@ MAX_CHECKED_LEVELS = 2_000  # sum over all checks
 MIN_CHECKS = 5  # below this no changes are sought
 
 
-def find_changes(variants: Variants, scene: ClusterView, root: Shape) -> Suggestions:
+def find_changes(variants: Variants, view: ClusterView, root: Shape) -> Suggestions:
     """Return a few changes, each of which makes the request fit, alone or with one other change."""
     tries = min(MAX_CHECKS, min(MAX_CHECKED_LEVELS, variants.work) // variants.levels)
     if tries < MIN_CHECKS:
         return Suggestions(too_large=True)
-    finder = _Finder(variants, scene, root)
+    finder = _Finder(variants, view, root)
     finder.left = tries
-    found = tuple(Suggestion(change) for change in islice(finder.helping(), MAX_CHANGES))
-    found = found or _in_two_steps(finder)
-    return Suggestions(found, finder.left, too_large=not found and finder.left < 0)
+    suggestions = tuple(Suggestion(change) for change in islice(finder.helping(), MAX_CHANGES))
+    suggestions = suggestions or _in_two_steps(finder)
+    return Suggestions(suggestions, finder.left, too_large=not suggestions and finder.left < 0)
 
 
 def _in_two_steps(finder: _Finder) -> tuple[Suggestion, ...]:
     """Return one pair of changes that makes the request fit, if there is one among the likely pairs."""
     firsts = [change for change in finder.drops() if not finder.unmet or finder.is_unmet(change)]
     for first in firsts[:MAX_FIRST_CHANGES]:
-        after = _Finder(finder.variants, finder.scene, finder.root, (first,))
+        after = _Finder(finder.variants, finder.view, finder.root, (first,))
         after.left = finder.left
         second = next(after.helping(), None)
         finder.left = after.left
@@ -54,20 +54,20 @@ def _in_two_steps(finder: _Finder) -> tuple[Suggestion, ...]:
 class _Finder:
     """Find changes that help a request to which some changes were already applied."""
 
-    def __init__(self, variants: Variants, scene: ClusterView, root: Shape, before: Changes = ()) -> None:
+    def __init__(self, variants: Variants, view: ClusterView, root: Shape, before: Changes = ()) -> None:
         self.variants = variants
-        self.scene = scene
+        self.view = view
         self.root = root
         self.classes = ViewClasses(root)
         self.before = before
         self.left = 0  # remaining checks
         self.request = variants.request(before)
-        self.plan = variants.fitter(before).plan(scene.fold)
+        self.plan = variants.fitter(before).plan(view.fold)
         self.unmet = frozenset(self._unmet())
 
     def fits(self, change: Change) -> bool:
         self.left -= 1
-        return self.left >= 0 and self.variants.fits((*self.before, change), self.scene, self.root)
+        return self.left >= 0 and self.variants.fits((*self.before, change), self.view, self.root)
 
     def helping(self) -> Iterator[Change]:
         """Iterate over the changes that make the request fit, the preferred ones first."""
@@ -78,8 +78,8 @@ class _Finder:
 
     def drops(self) -> Iterator[Change]:
         """Iterate over what can be dropped: requirements, exclusive, hosts and properties, levels."""
-        for path, asked in self._asked():
-            for number, requirement in enumerate(asked):
+        for path, requirements in self._requirements():
+            for number, requirement in enumerate(requirements):
                 text = f"drop {format_requirement(requirement)}"
                 yield Change(kind=ChangeKind.DROP_REQUIREMENT, path=path, requirement=number, text=text)
         for step in self.plan.steps:
@@ -102,9 +102,9 @@ class _Finder:
     def _unmet(self) -> Iterator[tuple[Path, int]]:
         """Find the requirements that no vertex of their level meets; no other change helps while they remain."""
         facts = self.variants.facts
-        for path, asked in self._asked():
+        for path, requirements in self._requirements():
             classes = self.classes.of(at(self.request, path).type if path else None)
-            for number, requirement in enumerate(asked):
+            for number, requirement in enumerate(requirements):
                 if not any(facts.holds(requirement, cls) for cls in classes):
                     yield path, number
 
@@ -119,7 +119,7 @@ class _Finder:
             change.kind is ChangeKind.DROP_REQUIREMENT and self.unmet == {(change.path, change.requirement)}
         )
 
-    def _asked(self) -> Iterator[tuple[Path, tuple[Requirement, ...]]]:
+    def _requirements(self) -> Iterator[tuple[Path, tuple[Requirement, ...]]]:
         for step in self.plan.steps:
             if step.level.requires:
                 yield step.path, step.level.requires
@@ -133,7 +133,7 @@ class _Finder:
             return
         least = 1
         if len(step.path) == 2 and step.need == step.level.count.min:
-            counter, part = self.variants.fitter(self.before).view(self.scene.fold, self.root)
+            counter, part = self.variants.fitter(self.before).view(self.view.fold, self.root)
             likely = counter.total(part, step)
             if least < likely <= most and self.fits(_count(step, likely)):
                 least = likely

@@ -22,7 +22,7 @@ class Suggestion:
 
     change: Change
     before: Changes = ()  # the change to apply first, if one is not enough
-    swaps: dict[tuple[int, type, Scalar], tuple[Change, int] | None] = field(default_factory=dict)  # by term and value
+    values: dict[tuple[int, type, Scalar], tuple[Change, int] | None] = field(default_factory=dict)  # by term and value
     pairs: dict[Change, Change] = field(default_factory=dict)  # both changes as one, by the second
     answers: dict[tuple[bool, ...], bool] = field(default_factory=dict)  # by the vertices that meet the other value
 
@@ -51,72 +51,67 @@ class ValueChanges:
         self._variants = variants
         self._values = values
         self._facts = variants.facts
-        self._said: dict[tuple[int, int, type, Scalar], tuple[ChangeKind, str, int] | None] = {}
 
-    def settle(self, ideas: Suggestions, scene: ClusterView, root: Shape, classes: ViewClasses) -> tuple[Change, ...]:
+    def settle(
+        self, suggestions: Suggestions, view: ClusterView, root: Shape, classes: ViewClasses
+    ) -> tuple[Change, ...]:
         """Return the changes for one cluster, with existing values instead of dropped requirements."""
-        left = ideas.left
-        found: list[Change] = []
-        for idea in ideas.found:
-            best = idea.change
-            for change, meeting in self._candidates(idea, classes):
+        left = suggestions.left
+        changes: list[Change] = []
+        for suggestion in suggestions.found:
+            best = suggestion.change
+            for change, meeting in self._candidates(suggestion, classes):
                 left -= 1
                 if left < 0:
                     break
-                if self._fits(idea, change, meeting, scene, root):
+                if self._fits(suggestion, change, meeting, view, root):
                     best = change
                     break
-            found.append(idea.made(best))
-        return tuple(found)
+            changes.append(suggestion.made(best))
+        return tuple(changes)
 
-    def _candidates(self, idea: Suggestion, classes: ViewClasses) -> Iterator[tuple[Change, int]]:
+    def _candidates(self, suggestion: Suggestion, classes: ViewClasses) -> Iterator[tuple[Change, int]]:
         """Iterate over changes to other values, each with the facts that meet the changed requirement."""
-        if idea.change.kind is not ChangeKind.DROP_REQUIREMENT:
+        if suggestion.change.kind is not ChangeKind.DROP_REQUIREMENT:
             return
-        request = self._variants.request(idea.before)
-        path = idea.change.path
+        request = self._variants.request(suggestion.before)
+        path = suggestion.change.path
         level = at(request, path) if path else None
-        asked = (level.requires if level else request.requires)[idea.change.requirement]
+        requirement = (level.requires if level else request.requires)[suggestion.change.requirement]
         there = classes.of(level.type if level else None)
-        for position in range(len(asked.terms)):
-            for value in self._values.found(asked, there, position)[:MAX_VALUES]:
+        for position in range(len(requirement.terms)):
+            for value in self._values.existing(requirement, there, position)[:MAX_VALUES]:
                 key = (position, type(value), value)
-                if key not in idea.swaps:
-                    idea.swaps[key] = self._swap(idea.change, asked, position, value)
-                swap = idea.swaps[key]
-                if swap is not None:
-                    yield swap
+                if key not in suggestion.values:
+                    suggestion.values[key] = self._to_value(suggestion.change, requirement, position, value)
+                candidate = suggestion.values[key]
+                if candidate is not None:
+                    yield candidate
 
-    def _swap(self, drop: Change, asked: Requirement, position: int, value: Scalar) -> tuple[Change, int] | None:
-        key = (id(asked), position, type(value), value)  # safe: the variants hold every requirement
-        if key not in self._said:
-            self._said[key] = self._meeting(asked, position, value)
-        said = self._said[key]
-        if said is None:
+    def _to_value(
+        self, drop: Change, requirement: Requirement, position: int, value: Scalar
+    ) -> tuple[Change, int] | None:
+        """Return a change to another value, and the facts that meet the changed requirement."""
+        described = _describe(requirement.terms[position], value, requirement)
+        if described is None:
             return None
-        kind, text, meeting = said
-        return replace(drop, kind=kind, term=position, to=value, text=text), meeting
+        kind, text = described
+        alone = replace(self._variants.request(()), requires=(requirement,))
+        [changed] = Change(kind=kind, term=position, to=value).apply(alone).requires
+        return replace(drop, kind=kind, term=position, to=value, text=text), self._facts.meeting(changed)
 
-    def _meeting(self, asked: Requirement, position: int, value: Scalar) -> tuple[ChangeKind, str, int] | None:
-        """Return the kind and text of a change to another value, and the facts that meet the changed requirement."""
-        said = _said(asked.terms[position], value, asked)
-        if said is None:
-            return None
-        alone = replace(self._variants.request(()), requires=(asked,))
-        [changed] = Change(kind=said[0], term=position, to=value).apply(alone).requires
-        return *said, self._facts.meeting(changed)
-
-    def _fits(self, idea: Suggestion, change: Change, meeting: int, scene: ClusterView, root: Shape) -> bool:
+    def _fits(self, suggestion: Suggestion, change: Change, meeting: int, view: ClusterView, root: Shape) -> bool:
         """Check if it fits. Within a situation this depends only on the vertices that meet the new value."""
         bits = self._facts.bits_of_class
-        where = tuple([bool(bits(cls) & meeting) for _, cls in scene.fold.attached_classes()])
-        known = idea.answers.get(where)
-        if known is None:
-            known = idea.answers[where] = self._variants.fits((*idea.before, change), scene, root)
-        return known
+        where = tuple([bool(bits(cls) & meeting) for _, cls in view.fold.attached_classes()])
+        fits = suggestion.answers.get(where)
+        if fits is None:
+            fits = suggestion.answers[where] = self._variants.fits((*suggestion.before, change), view, root)
+        return fits
 
 
-def _said(term: Term, value: Scalar, requirement: Requirement) -> tuple[ChangeKind, str] | None:
+def _describe(term: Term, value: Scalar, requirement: Requirement) -> tuple[ChangeKind, str] | None:
+    """Return the kind and the text of a change to another value; None if the value cannot take the term's place."""
     about = f"{requirement.subsystem} {term.field}"
     if isinstance(term, Equals):
         return ChangeKind.VALUE, f"{about} {value} instead of {term.value}"

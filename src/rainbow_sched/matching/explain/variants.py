@@ -30,25 +30,27 @@ class Variants:
 
     def request(self, changes: Changes) -> Request:
         """Return the request with these changes applied."""
-        known = self._requests.get(changes)
-        if known is None:
-            known = self._requests[changes] = changes[-1].apply(self.request(changes[:-1]))
-        return known
+        cached = self._requests.get(changes)
+        if cached is None:
+            cached = self._requests[changes] = changes[-1].apply(self.request(changes[:-1]))
+        return cached
 
     def fitter(self, changes: Changes) -> Fitter:
         """Return the matcher of the request with these changes applied."""
-        known = self._fitters.get(changes)
-        if known is None:
+        cached = self._fitters.get(changes)
+        if cached is None:
             steps = MAX_STEPS if not changes else MAX_STEPS // 8  # changes that are slow to verify are not suggested
-            known = self._fitters[changes] = Fitter(self.request(changes), self.facts, steps, self._budget, self._rules)
-        return known
+            cached = self._fitters[changes] = Fitter(
+                self.request(changes), self.facts, steps, self._budget, self._rules
+            )
+        return cached
 
-    def fits(self, changes: Changes, scene: ClusterView, root: Shape) -> bool:
+    def fits(self, changes: Changes, view: ClusterView, root: Shape) -> bool:
         """Return True if the changed request fits the view of a cluster."""
         self.work -= self.levels
         before, after = self.request(()), self.request(changes)
         if (after.hosts, after.not_hosts) != (before.hosts, before.not_hosts):
             if after.hosts or after.not_hosts:
                 return False  # the view was made for the request's own hosts
-            root = scene.fold.root if root is scene.ever else scene.shape_of(0)
-        return bool(self.fitter(changes).answer(scene.fold, root).fits)
+            root = view.fold.root if root is view.ever else view.shape_of(0)
+        return bool(self.fitter(changes).fits(view.fold, root))

@@ -35,11 +35,11 @@ class _Competition:
         self.sizes: dict[int, int] = {}  # by leaf step's bit: the one size of its pieces
 
     def within(self, part: Part) -> bool:
-        known = self.seen.get(part)
-        if known is None:
+        cached = self.seen.get(part)
+        if cached is None:
             inner = [self.within(kid) for kid, _ in part.content.kids]
-            known = self.seen[part] = any(inner) or self._here(part)
-        return known
+            cached = self.seen[part] = any(inner) or self._here(part)
+        return cached
 
     def _here(self, part: Part) -> bool:
         content = part.content
@@ -103,8 +103,8 @@ class Counter:
     def _pieces(self, part: Part, step: Step) -> tuple[int, int]:
         """Return the size and the number of the pieces that a leaf step takes whole."""
         key = (part.serial, step.number)
-        known = self._wholes.get(key)
-        if known is None:
+        cached = self._wholes.get(key)
+        if cached is None:
             size, pieces = 1, 0
             if part.content.whole_mask & step.bit:
                 size, pieces = part.content.amount, 1
@@ -112,20 +112,20 @@ class Counter:
                 if kid.whole_masks & step.bit:
                     size, more = self._pieces(kid, step)
                     pieces += more * count
-            known = self._wholes[key] = (size, pieces)
-        return known
+            cached = self._wholes[key] = (size, pieces)
+        return cached
 
     def most(self, part: Part, step: Step) -> int:
         """Return the maximum of slots of `step` strictly inside `part`, any number of them in one vertex."""
         key = (part.serial, step.number)
-        known = self._most.get(key)
-        if known is None:
-            known = 0
+        cached = self._most.get(key)
+        if cached is None:
+            cached = 0
             for kid, count in part.content.kids:
                 inside = self.room(kid, step) if kid.content.chooser_mask & step.bit else self.most(kid, step)
-                known += inside * count
-            self._most[key] = known
-        return known
+                cached += inside * count
+            self._most[key] = cached
+        return cached
 
     def spread(self, part: Part, step: Step, times: int) -> int:
         """Return the same as `most`, with at most `times` slots in one vertex."""
@@ -140,14 +140,14 @@ class Counter:
     def room(self, part: Part, step: Step) -> int:
         """Return the maximum of slots of `step` in this one vertex."""
         key = (part.serial, step.number)
-        known = self._room.get(key)
-        if known is None:
+        cached = self._room.get(key)
+        if cached is None:
             if step.level.exclusive:
-                known = int(part.content.clean and all(self.enough(part, inner, 1) for inner in step.inside))
+                cached = int(part.content.clean and all(self.enough(part, inner, 1) for inner in step.inside))
             else:
-                known = self.copies(part, step)
-            self._room[key] = known
-        return known
+                cached = self.copies(part, step)
+            self._room[key] = cached
+        return cached
 
     def copies(self, part: Part, step: Step) -> int:
         """Return how many times everything inside `step` fits into `part`."""
@@ -189,11 +189,11 @@ def _leaves(step: Step, times: int) -> Iterator[tuple[Step, int]]:
         yield from _leaves(inner, times * step.need)
 
 
-def _whole_units(part: Part, bit: int, known: dict[tuple[int, int], int]) -> int:
+def _whole_units(part: Part, bit: int, cached: dict[tuple[int, int], int]) -> int:
     if not part.whole_masks & bit:
         return 0
     key = (part.serial, bit)
-    if key not in known:
+    if key not in cached:
         own = part.content.amount if part.content.whole_mask & bit else 0
-        known[key] = own + sum(_whole_units(kid, bit, known) * count for kid, count in part.content.kids)
-    return known[key]
+        cached[key] = own + sum(_whole_units(kid, bit, cached) * count for kid, count in part.content.kids)
+    return cached[key]

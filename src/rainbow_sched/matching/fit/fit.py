@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rainbow_sched.matching.fit.count import Counter, competes, hopeless
 from rainbow_sched.matching.fit.levels import Plan, Planner
@@ -17,12 +17,34 @@ from rainbow_sched.model.binding import NodeRules, may_bind
 from rainbow_sched.model.request import Group, Request
 
 
-@dataclass(frozen=True, slots=True)
-class FitAnswer:
-    """Whether a request fits; None if deciding would take too much work."""
+class PlanMatcher:
+    """One plan of a request with the clusters that it was matched with; equal clusters share their answers."""
 
-    fits: bool | None
-    competing: bool = False  # each part fits alone, but not together
+    def __init__(self, plan: Plan, facts: Facts, rules: NodeRules | None) -> None:
+        self.plan = plan
+        self.answers: dict[Shape, bool | None] = {}  # by root
+        self.judged: dict[int, tuple[bool | None, bool]] = {}  # by serial number of the root part
+        self._facts = facts
+        self._rules = rules
+        self._counter: Counter | None = None
+
+    @property
+    def counter(self) -> Counter:
+        """Return the counter over all parts."""
+        if self._counter is None:
+            conditions = None if self._rules is None else Conditions(self.plan, self._facts, self._rules)
+            self._counter = Counter(Parts(self.plan, self._facts, conditions))
+        return self._counter
+
+    def possible(self, root: Shape) -> bool:
+        """Return False if the cluster lacks a type or does not meet what is required of it as a whole."""
+        facts = self._facts
+        return not self.plan.missing and all(facts.holds(each, root.cls) for each in self.plan.request.requires)
+
+    def search(self, root: Shape, steps: int, budget: StepBudget) -> tuple[Search, Part]:
+        """Return a search with parts of its own, so that it is independent of earlier clusters."""
+        parts = Parts(self.plan, self._facts, self.counter.parts.conditions)
+        return Search(parts, steps, budget), parts.root(root)
 
 
 class Fitter:
@@ -43,63 +65,55 @@ class Fitter:
         self._steps = steps
         self._budget = budget or StepBudget()
         self._planner = Planner(request)
-        self._plans: dict[Structure, Plan] = {}
-        self._parts: dict[int, tuple[Parts, Counter]] = {}
-        self._answers: dict[tuple[int, Shape], FitAnswer] = {}
+        self._by_structure: dict[Structure, PlanMatcher] = {}
+        self._by_plan: dict[Plan, PlanMatcher] = {}
         self._alone: list[Fitter] | None = None
-        self._by_part: dict[tuple[int, int], tuple[FitAnswer, bool]] = {}
 
     def plan(self, fold: Fold) -> Plan:
         """Return the plan of the request for this cluster's types and units."""
-        known = self._plans.get(fold.structure)
-        if known is None:
-            known = self._plans[fold.structure] = self._planner.plan(fold.structure.units)
-        return known
+        return self._matcher(fold).plan
+
+    def _matcher(self, fold: Fold) -> PlanMatcher:
+        matcher = self._by_structure.get(fold.structure)
+        if matcher is None:
+            plan = self._planner.plan(fold.structure.units)
+            matcher = self._by_plan.get(plan) or PlanMatcher(plan, self.facts, self._rules)
+            self._by_plan[plan] = self._by_structure[fold.structure] = matcher
+        return matcher
 
     def view(self, fold: Fold, root: Shape) -> tuple[Counter, Part]:
         """Return the counter for the request and the root part of the cluster."""
-        plan = self.plan(fold)
-        pair = self._parts.get(id(plan))
-        if pair is None:
-            conditions = None if self._rules is None else Conditions(plan, self.facts, self._rules)
-            parts = Parts(plan, self.facts, conditions)
-            pair = self._parts[id(plan)] = (parts, Counter(parts))
-        return pair[1], pair[0].root(root)
+        counter = self._matcher(fold).counter
+        return counter, counter.parts.root(root)
 
-    def answer(self, fold: Fold, root: Shape) -> FitAnswer:
-        """Return whether the request fits the cluster with the root shape `root`."""
-        plan = self.plan(fold)
-        key = (id(plan), root)
-        known = self._answers.get(key)
-        if known is None:
-            known = self._answers[key] = self._decide(plan, fold, root)
-        return known
+    def fits(self, fold: Fold, root: Shape) -> bool | None:
+        """Return whether the request fits the cluster with this root shape; None if deciding takes too much work."""
+        matcher = self._matcher(fold)
+        if root not in matcher.answers:
+            if not matcher.possible(root):
+                matcher.answers[root] = False
+            elif matcher.plan.unclear:
+                matcher.answers[root] = None
+            else:
+                matcher.answers[root] = self._judged(matcher, fold, root)[0]
+        return matcher.answers[root]
 
-    def _decide(self, plan: Plan, fold: Fold, root: Shape) -> FitAnswer:
-        if not self._possible(plan, root):
-            return FitAnswer(False)
-        if plan.unclear:
-            return FitAnswer(None)
-        return self._judged(fold, root)[0]
-
-    def _judged(self, fold: Fold, root: Shape) -> tuple[FitAnswer, bool]:
+    def _judged(self, matcher: PlanMatcher, fold: Fold, root: Shape) -> tuple[bool | None, bool]:
         """Return the answer for a view of a cluster, and whether levels compete in it."""
-        counter, part = self.view(fold, root)
-        key = (id(counter), part.serial)
-        known = self._by_part.get(key)
-        if known is None:
-            known = self._by_part[key] = self._judge(counter, part, fold, root)
-        return known
+        part = matcher.counter.parts.root(root)
+        judged = matcher.judged.get(part.serial)
+        if judged is None:
+            judged = matcher.judged[part.serial] = self._judge(matcher, part, fold, root)
+        return judged
 
-    def _judge(self, counter: Counter, part: Part, fold: Fold, root: Shape) -> tuple[FitAnswer, bool]:
+    def _judge(self, matcher: PlanMatcher, part: Part, fold: Fold, root: Shape) -> tuple[bool | None, bool]:
+        counter = matcher.counter
         if not competes(counter.parts, part):
-            return FitAnswer(counter.fits(part)), False
-        if hopeless(counter, part) or any(each.answer(fold, root).fits is False for each in self._each_alone()):
-            return FitAnswer(False), True
-        parts = counter.parts
-        alone = Parts(parts.plan, self.facts, parts.conditions)  # new: independent of earlier clusters
-        found = Search(alone, self._steps, self._budget).fits(alone.root(root))
-        return FitAnswer(found, competing=found is False), True
+            return counter.fits(part), False
+        if hopeless(counter, part) or any(each.fits(fold, root) is False for each in self._each_alone()):
+            return False, True
+        search, start = matcher.search(root, self._steps, self._budget)
+        return search.fits(start), True
 
     def _each_alone(self) -> list[Fitter]:
         """Return one matcher per top-level resource: if one does not fit alone, no search is needed."""
@@ -113,21 +127,17 @@ class Fitter:
                 ]
         return self._alone
 
-    def _possible(self, plan: Plan, root: Shape) -> bool:
-        return not plan.missing and all(self.facts.holds(asked, root.cls) for asked in self.request.requires)
-
     def slots(self, fold: Fold, root: Shape) -> int:
         """Return how much of a single top-level resource fits; for several, 1 if all fit together."""
-        plan = self.plan(fold)
-        if not self._possible(plan, root) or plan.unclear:
+        matcher = self._matcher(fold)
+        plan = matcher.plan
+        if not matcher.possible(root) or plan.unclear:
             return 0
-        counter, part = self.view(fold, root)
-        answer, competing = self._judged(fold, root)
+        fits, competing = self._judged(matcher, fold, root)
         if len(plan.tops) > 1:
-            return int(bool(answer.fits))
+            return int(bool(fits))
         top = plan.tops[0]
         if competing:
-            alone = Parts(plan, self.facts, counter.parts.conditions)
-            search = Search(alone, self._steps // 4, self._budget)
-            return search.most(alone.root(root), top, top.need if answer.fits else 0)
-        return counter.total(part, top)
+            search, start = matcher.search(root, self._steps // 4, self._budget)
+            return search.most(start, top, top.need if fits else 0)
+        return matcher.counter.total(matcher.counter.parts.root(root), top)

@@ -22,10 +22,10 @@ class _OfType:
         self.returned: list[int] = []  # positions of hosts in which something was freed
 
     def first(self, key: Hashable) -> int:
-        known = self.passed.get(key)
-        if known is None:
+        cached = self.passed.get(key)
+        if cached is None:
             return 0
-        passed, read = known
+        passed, read = cached
         if read < len(self.returned):
             passed = min(passed, *self.returned[read:])
             self.passed[key] = (passed, len(self.returned))

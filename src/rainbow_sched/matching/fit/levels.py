@@ -41,9 +41,9 @@ class Step:
             yield from step.walk()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
-    """All steps of a request for one kind of cluster."""
+    """All steps of a request for one kind of cluster; compared by identity."""
 
     request: Request
     tops: tuple[Step, ...]

@@ -77,8 +77,8 @@ class Parts:
         self._seen: dict[object, tuple[Pools, dict[Part, int]]] = {}
         self._verdicts: dict[int, int] = {}
         self._free = sum(step.bit for step in plan.steps if not step.level.requires)
-        self._asked = [
-            (step.bit, [facts.meeting(asked) for asked in step.level.requires])
+        self._meeting = [
+            (step.bit, [facts.meeting(requirement) for requirement in step.level.requires])
             for step in plan.steps
             if step.level.requires
         ]
@@ -179,15 +179,15 @@ class Parts:
 
     def _verdict(self, cls: int) -> int:
         """Return the mask of the steps whose requirements a class of facts meets."""
-        known = self._verdicts.get(cls)
-        if known is None:
-            mine = self.facts.bits_of_class(cls)
-            known = self._free
-            for bit, asked in self._asked:
-                if all(mine & met for met in asked):
-                    known |= bit
-            self._verdicts[cls] = known
-        return known
+        cached = self._verdicts.get(cls)
+        if cached is None:
+            facts = self.facts.bits_of_class(cls)
+            cached = self._free
+            for bit, meeting in self._meeting:
+                if all(facts & each for each in meeting):
+                    cached |= bit
+            self._verdicts[cls] = cached
+        return cached
 
     def _may_use(self, shape: Shape) -> bool:
         return shape.allowed and self._wanted <= shape.properties and self._forbidden.isdisjoint(shape.properties)

@@ -59,7 +59,7 @@ def place(
     for top in plan.tops:
         if not chooser.fill(top, -1, partly=True):
             found.complete = False
-    found.taken = chooser.mine
+    found.taken = chooser.chosen
     return found
 
 
@@ -95,10 +95,10 @@ class _Within:
 
     def inside(self, anchor: int, type: str) -> list[int]:
         """Return the vertices of a type inside `anchor` (below 0: anywhere), in the graph's order."""
-        known = self._of_type.get(type)
-        if known is None:
-            known = self._of_type[type] = sorted(self._find(type))
-        return known if anchor <= 0 else [i for i in known if self._lies_in(i, anchor)]
+        cached = self._of_type.get(type)
+        if cached is None:
+            cached = self._of_type[type] = sorted(self._find(type))
+        return cached if anchor <= 0 else [i for i in cached if self._lies_in(i, anchor)]
 
     def _find(self, type: str) -> set[int]:
         structure, graph = self._fold.structure, self._fold.graph
@@ -132,7 +132,7 @@ class _Chooser:
         self.before = taken
         self.unavailable = unavailable
         self.hints: Hints | None = None
-        self.mine: dict[int, int] = {}
+        self.chosen: dict[int, int] = {}
         self._log: list[tuple[int, int]] = []  # undo log: changed vertices with their previous values
         self.sizes = fold.graph.sizes
         self.hosts = frozenset(request.hosts)
@@ -153,17 +153,17 @@ class _Chooser:
         return done
 
     def _set(self, i: int, units: int) -> None:
-        self._log.append((i, self.mine.get(i, 0)))
-        self.mine[i] = units
+        self._log.append((i, self.chosen.get(i, 0)))
+        self.chosen[i] = units
 
     def _undo(self, mark: int) -> None:
         """Undo all changes after the first `mark` entries of the log."""
         while len(self._log) > mark:
             i, units = self._log.pop()
             if units:
-                self.mine[i] = units
+                self.chosen[i] = units
             else:
-                del self.mine[i]
+                del self.chosen[i]
 
     def _slots(self, step: Step, anchor: int) -> bool:
         if step.virtual:
@@ -214,7 +214,7 @@ class _Chooser:
                     left -= measured(step.mode, self.sizes[i], self.fold.graph.units[i]) or 0
                     self._seize(i)
                 continue
-            free = 0 if i in self.unavailable else self.sizes[i] - self.before[i] - self.mine.get(i, 0)
+            free = 0 if i in self.unavailable else self.sizes[i] - self.before[i] - self.chosen.get(i, 0)
             if free <= 0 or not (self.unnamed or self._allowed(i)):
                 continue
             unit = self.fold.graph.units[i]
@@ -224,18 +224,18 @@ class _Chooser:
             if not one:
                 continue
             units = min(free, -(-left // one))
-            self._set(i, self.mine.get(i, 0) + units)
+            self._set(i, self.chosen.get(i, 0) + units)
             left -= units * one
         return left <= 0
 
     def _take_units(self, step: Step, anchor: int) -> bool:
         """Do the same as `_take` for the common case: shared leaves."""
-        left, mine, before, unavailable = step.need, self.mine, self.before, self.unavailable
+        left, chosen, before, unavailable = step.need, self.chosen, self.before, self.unavailable
         sizes, units = self.sizes, self.fold.graph.units
         worth: dict[str, int] = {}
         for i in self._inside(anchor, step):
             free = sizes[i] - before[i]
-            if free <= 0 or (mine and (free := free - mine.get(i, 0)) <= 0) or i in unavailable:
+            if free <= 0 or (chosen and (free := free - chosen.get(i, 0)) <= 0) or i in unavailable:
                 continue
             unit = units[i]
             if unit not in worth:
@@ -244,7 +244,7 @@ class _Chooser:
             if not one:
                 continue
             taken = min(free, -(-left // one))
-            self._set(i, mine.get(i, 0) + taken)
+            self._set(i, chosen.get(i, 0) + taken)
             left -= taken * one
             if left <= 0:
                 return True
@@ -268,10 +268,10 @@ class _Chooser:
         if not requires:
             return found if anchor else (i for i in found if i)
         holds, cls = self.facts.holds, self.fold.cls
-        return (i for i in found if i != anchor and all(holds(asked, cls(i)) for asked in requires))
+        return (i for i in found if i != anchor and all(holds(requirement, cls(i)) for requirement in requires))
 
     def _clean(self, i: int) -> bool:
-        return not any(self.before[j] or self.mine.get(j) for j in self.fold.structure.below(i))
+        return not any(self.before[j] or self.chosen.get(j) for j in self.fold.structure.below(i))
 
     def _up(self, i: int) -> bool:
         return self.unavailable.isdisjoint(self.fold.structure.below(i))

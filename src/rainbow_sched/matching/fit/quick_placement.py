@@ -1,4 +1,4 @@
-"""Fast placement of common requests: slots of plain leaves inside hosts.
+"""Fast placement of common requests: slots of plain leaves inside hosts, or anywhere in the cluster.
 
 It takes the same vertices as `placement.place`, and leaves all other requests to that.
 """
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from rainbow_sched.matching.fit.anywhere import Anywhere, place_anywhere
 from rainbow_sched.matching.fit.hints import Hints
 from rainbow_sched.matching.fit.levels import Plan, Planner, Step, measured
 from rainbow_sched.matching.fit.placement import NOTHING_BARRED, Barred, Placement, place
@@ -37,6 +36,15 @@ class Quick:
     wrapped: bool  # each repetition is placed completely or not at all
 
 
+@dataclass(frozen=True, slots=True)
+class Anywhere:
+    """`slots` with the given units per type; if not all fit, a multiple of `together` is placed."""
+
+    leaves: tuple[tuple[str, int], ...]
+    slots: int
+    together: int
+
+
 class Placer:
     """Place one request on any cluster."""
 
@@ -59,11 +67,11 @@ class Placer:
         Only requests without a quick form have `barred` vertices.
         """
         structure = fold.structure
-        known = self._forms.get(structure.kind)
-        if known is None:
+        cached = self._forms.get(structure.kind)
+        if cached is None:
             plan = self.planner.plan(structure.units)
-            known = self._forms[structure.kind] = (plan, read_quick(plan, structure))
-        plan, quick = known
+            cached = self._forms[structure.kind] = (plan, read_quick(plan, structure))
+        plan, quick = cached
         if quick is None or within is not None:
             return place(fold, plan, facts, taken, unavailable, hints, barred, within)
         if isinstance(quick, Anywhere):
@@ -122,13 +130,13 @@ def place_quick(quick: Quick, structure: Structure, taken: Column, unavailable: 
     fill = _Fill(quick, structure, taken, unavailable)
     complete = True
     for _ in range(quick.times):
-        before = dict(fill.mine) if quick.wrapped else {}
+        before = dict(fill.chosen) if quick.wrapped else {}
         if not _fill(quick, structure, fill, hints):
             complete = False
             if quick.wrapped:
-                fill.mine = before
+                fill.chosen = before
             break
-    return Placement(fill.mine, complete)
+    return Placement(fill.chosen, complete)
 
 
 def _fill(quick: Quick, structure: Structure, fill: _Fill, hints: Hints) -> bool:
@@ -156,22 +164,22 @@ def _fill(quick: Quick, structure: Structure, fill: _Fill, hints: Hints) -> bool
 class _Fill:
     """The units that one job takes, slot by slot."""
 
-    __slots__ = ("find", "leaves", "mine", "structure", "taken", "unavailable")
+    __slots__ = ("chosen", "find", "leaves", "structure", "taken", "unavailable")
 
     def __init__(self, quick: Quick, structure: Structure, taken: Column, unavailable: set[int]) -> None:
         self.structure = structure
         self.taken = taken
         self.unavailable = unavailable
-        self.mine: dict[int, int] = {}
+        self.chosen: dict[int, int] = {}
         self.leaves = [(structure.leaves_of(type), type, units) for type, units in quick.leaves]
         self.find = taken.find if isinstance(taken, bytearray) else partial(_find, taken)
 
     def slot(self, host: int) -> bool:
         """Take one slot inside a host if it fits."""
-        mine, unavailable, find = self.mine, self.unavailable, self.find
+        chosen, unavailable, find = self.chosen, self.unavailable, self.find
         found: dict[int, int] = {}
-        for known, type, left in self.leaves:
-            inside = known.get(host)
+        for cached, type, left in self.leaves:
+            inside = cached.get(host)
             if inside is None:
                 inside = self.structure.leaves_in(host, type)
             if isinstance(inside, tuple):  # runs of vertices of one unit each: free or not
@@ -180,7 +188,7 @@ class _Fill:
                         if left >= MIN_RANGE and self._all_free(at, at + left, stop):
                             found.update(dict.fromkeys(range(at, at + left), 1))
                             left = 0
-                        elif at not in mine and at not in unavailable:
+                        elif at not in chosen and at not in unavailable:
                             found[at] = 1
                             left -= 1
                         at += 1
@@ -188,7 +196,7 @@ class _Fill:
                 left = self._units(inside, left, found)
             if left:
                 return False
-        mine.update(found)
+        chosen.update(found)
         return True
 
     def _all_free(self, at: int, end: int, stop: int) -> bool:
@@ -196,13 +204,13 @@ class _Fill:
         if end > stop or not isinstance(self.taken, bytearray) or self.taken.count(0, at, end) < end - at:
             return False
         row = range(at, end)
-        return self.mine.keys().isdisjoint(row) and self.unavailable.isdisjoint(row)
+        return self.chosen.keys().isdisjoint(row) and self.unavailable.isdisjoint(row)
 
     def _units(self, inside: array[int], left: int, found: dict[int, int]) -> int:
         """Take units of vertices that have several; return how many are still missing."""
-        sizes, taken, mine = self.structure.graph.sizes, self.taken, self.mine
+        sizes, taken, chosen = self.structure.graph.sizes, self.taken, self.chosen
         for i in inside:
-            held = mine.get(i, 0)
+            held = chosen.get(i, 0)
             free = sizes[i] - taken[i] - held
             if free > 0 and i not in self.unavailable:
                 units = min(free, left)
@@ -219,3 +227,56 @@ def _find(column: array[int], value: int, start: int, stop: int) -> int:
         return column.index(value, start, stop)
     except ValueError:
         return -1
+
+
+def place_anywhere(
+    request: Anywhere, structure: Structure, taken: Sequence[int], unavailable: set[int], hints: Hints
+) -> Placement:
+    """Do the same as `placement.place` for slots anywhere."""
+    found: list[dict[int, int]] = []
+    slots = request.slots
+    for type, units in request.leaves:
+        first = _first_free(type, slots * units, structure, taken, unavailable, hints) if slots else {}
+        found.append(first)
+        slots = min(slots, sum(first.values()) // units)
+    if slots < request.slots:
+        slots -= slots % request.together
+    chosen: dict[int, int] = {}
+    for (_, units), first in zip(request.leaves, found, strict=True):
+        chosen.update(_some(first, slots * units))
+    return Placement(chosen, slots == request.slots)
+
+
+def _first_free(
+    type: str, wanted: int, structure: Structure, taken: Sequence[int], unavailable: set[int], hints: Hints
+) -> dict[int, int]:
+    """Return the first free units of a type in the graph's order, at most `wanted`."""
+    vertices, sizes = structure.of_type(type), structure.graph.sizes
+    passed = hints.first(None, type)
+    found: dict[int, int] = {}
+    for at in range(passed, len(vertices)):
+        i = vertices[at]
+        free = sizes[i] - taken[i]
+        if free > 0 and i not in unavailable:
+            units = min(free, wanted)
+            found[i] = units
+            wanted -= units
+            if not wanted:
+                break
+        elif not found:
+            passed = at + 1
+    hints.ran_dry(None, type, passed)
+    return found
+
+
+def _some(units: dict[int, int], wanted: int) -> dict[int, int]:
+    """Return the first `wanted` units."""
+    if sum(units.values()) == wanted:
+        return units
+    some: dict[int, int] = {}
+    for i, free in units.items():
+        if not wanted:
+            break
+        some[i] = min(free, wanted)
+        wanted -= some[i]
+    return some

@@ -124,11 +124,11 @@ class Search:
     def _choose(self, part: Part, step: Step) -> Iterator[Part]:
         """Iterate over all ways to place one slot of `step` strictly inside `part`."""
         key = (part.serial, step.number)
-        known = self._once.get(key)
-        if known is None:
-            known = tuple(self._choices(part, step))
-            self._once[key] = known
-        return iter(known)
+        cached = self._once.get(key)
+        if cached is None:
+            cached = tuple(self._choices(part, step))
+            self._once[key] = cached
+        return iter(cached)
 
     def _choices(self, part: Part, step: Step) -> Iterator[Part]:
         for kid, _ in part.content.kids:

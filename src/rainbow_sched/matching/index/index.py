@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rainbow_sched.matching.index.request_form import RequestForm, RequestForms
-from rainbow_sched.matching.index.rows import ClusterRows, StateDelta, VertexState, around, offer
+from rainbow_sched.matching.index.rows import ClusterRows, PendingChange, VertexState, around, offer
 from rainbow_sched.matching.index.slots import slots_in
 from rainbow_sched.matching.index.suffix_counts import suffix_of
 from rainbow_sched.matching.index.tables import ROOT, Floats, HostTable, Mask
@@ -68,14 +68,14 @@ class FleetIndex:
         self.facts = facts
         self.ever: dict[str, HostTable] = {ROOT: HostTable()}
         self.moved: dict[str, HostTable] = {}  # difference between now and ever
-        self.kinds = TypeTraits()
+        self.traits = TypeTraits()
         self._rows: dict[int, ClusterRows] = {}
         self._masks: dict[object, tuple[int, int, Mask]] = {}
 
     def put(self, cluster: int, fold: Fold) -> None:
         """Add a cluster with everything free."""
         self.drop(cluster)
-        self.kinds.set(cluster, traits_of(fold))
+        self.traits.set(cluster, traits_of(fold))
         for shape, count in multiplicities(fold.root).items():
             if shape.kids:
                 table = self.ever.setdefault(shape.type, HostTable())
@@ -84,15 +84,15 @@ class FleetIndex:
 
     def drop(self, cluster: int) -> None:
         """Remove a cluster."""
-        self.kinds.grow(cluster + 1)
-        self.kinds.set(cluster, ())
+        self.traits.grow(cluster + 1)
+        self.traits.set(cluster, ())
         for table in self.ever.values():
             table.forget(cluster)
         if self._rows.pop(cluster, None) is not None:
             for table in self.moved.values():
                 table.forget(cluster)
 
-    def change(self, cluster: int, fold: Fold, state: VertexState, changed: StateDelta) -> None:
+    def change(self, cluster: int, fold: Fold, state: VertexState, changed: PendingChange) -> None:
         """Move the hosts of changed vertices to their new rows."""
         rows = self._rows.get(cluster)
         if rows is None:
@@ -102,14 +102,14 @@ class FleetIndex:
     def answer(self, request: RequestForms) -> FleetAnswer:
         """Return where the request fits, and where the tables are not exact."""
         forms = request.forms
-        unsure = ClusterMask(None if request.exact else np.ones(self.kinds.size, np.bool_))
+        unsure = ClusterMask(None if request.exact else np.ones(self.traits.size, np.bool_))
         now, ever, room, by_units = self._form(forms[0], unsure)
         for form in forms[1:]:
             form_now, form_ever, *_ = self._form(form, unsure)
             now, ever, room = now & form_now, ever & form_ever, None
         if len(forms) > 1:
             for need in (need for form in forms for need in form.needs):
-                unsure.add(self.kinds.get("inner", need.type))
+                unsure.add(self.traits.get("inner", need.type))
         if request.requires:
             met = self._root_meets(request.requires)
             now, ever = now & met, ever & met
@@ -131,7 +131,7 @@ class FleetIndex:
     def _root_meets(self, requires: tuple[Requirement, ...]) -> Mask:
         table = self.ever[ROOT]
         rows = table.size
-        met = np.zeros(self.kinds.size, np.bool_)
+        met = np.zeros(self.traits.size, np.bool_)
         met[table.cluster[:rows]] = self._class_mask(requires)[table.cls[:rows]] & (table.count[:rows] > 0)
         return met
 
@@ -143,8 +143,8 @@ class FleetIndex:
         now, ever = self._slots(form, form.host)
         by_units = not (form.exclusive or not form.shared or form.count == 1)
         if form.host:
-            unsure.add(self.kinds.get("nested", form.host))
-            lacks = self.kinds.lacking(form.host) if form.abstract else None
+            unsure.add(self.traits.get("nested", form.host))
+            lacks = self.traits.lacking(form.host) if form.abstract else None
             if lacks is not None:
                 by_units = True
                 slots = replace(form, shared=True, exclusive=False, count=max(2, form.count))  # one: only yes or no
@@ -156,43 +156,43 @@ class FleetIndex:
         good_ever = ever >= form.count
         good_now = good_ever if now is ever else now >= form.count
         for type, abstract in form.wrappers:
-            unsure.add(self.kinds.several(type))
-            lacks = None if abstract else self.kinds.lacking(type)
+            unsure.add(self.traits.several(type))
+            lacks = None if abstract else self.traits.lacking(type)
             if lacks is not None:
                 good_now, good_ever = good_now & ~lacks, good_ever & ~lacks
         for need in form.needs:
-            lumpy = self.kinds.get("lumpy", need.type)  # whole vertices with a size or a unit: rows do not know them
+            lumpy = self.traits.get("lumpy", need.type)  # whole vertices with a size or a unit: rows do not know them
             if lumpy is not None:
                 room = None
                 good_now, good_ever = good_now | lumpy, good_ever | lumpy
                 unsure.add(lumpy)
-            unsure.add(self.kinds.get("nested", need.type))
-            unsure.add(self.kinds.get("mixed", need.type))
+            unsure.add(self.traits.get("nested", need.type))
+            unsure.add(self.traits.get("mixed", need.type))
             if need.exclusive:
-                unsure.add(self.kinds.get("sized", need.type))
+                unsure.add(self.traits.get("sized", need.type))
             if len(form.needs) > 1 or form.exclusive:
-                unsure.add(self.kinds.get("inner", need.type))
+                unsure.add(self.traits.get("inner", need.type))
         return good_now, good_ever, room, by_units
 
     def _slots(self, form: RequestForm, host: str) -> tuple[Floats, Floats]:
         """Return the slots that fit now and ever, by cluster number."""
         mask = self._class_mask(form.requires) if form.requires else None
         table, moved = self.ever.get(host), self.moved.get(host)
-        ever = self._count(table, form, mask) if table else np.zeros(self.kinds.size)
+        ever = self._count(table, form, mask) if table else np.zeros(self.traits.size)
         return (ever + self._count(moved, form, mask), ever) if moved else (ever, ever)
 
     def _count(self, table: HostTable, form: RequestForm, mask: Mask | None) -> Floats:
         suffix = suffix_of(table)
-        found = suffix.slots(form, mask, self.kinds.size) if suffix else None
-        return found if found is not None else slots_in(table, form, mask, self.kinds.size)
+        slots = suffix.slots(form, mask, self.traits.size) if suffix else None
+        return slots if slots is not None else slots_in(table, form, mask, self.traits.size)
 
     def _class_mask(self, requires: tuple[Requirement, ...]) -> Mask:
         """Return a mask over classes of facts: whether they meet all these requirements."""
         facts = self.facts
         key = (requires, value_types(requires))
-        known = self._masks.get(key)
-        if known is not None and known[0] == len(facts.classes) and known[1] == len(facts.facts):
-            return known[2]
+        cached = self._masks.get(key)
+        if cached is not None and cached[0] == len(facts.classes) and cached[1] == len(facts.facts):
+            return cached[2]
         bits = -1
         for requirement in requires:
             bits &= facts.class_bits(requirement)

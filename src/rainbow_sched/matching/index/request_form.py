@@ -107,11 +107,11 @@ def _deep(top: Level) -> RequestForm:
                 add(inner, times * level.count.min)
             return
         need = _need(level, times)
-        known = totals.get(need.type)
-        if known is None:
+        earlier = totals.get(need.type)
+        if earlier is None:
             totals[need.type] = need
-        elif known.unit == need.unit:
-            totals[need.type] = Need(need.type, known.count + need.count, need.unit, need.scale, False)
+        elif earlier.unit == need.unit:
+            totals[need.type] = Need(need.type, earlier.count + need.count, need.unit, need.scale, False)
 
     add(top, 1)
     return RequestForm(host="", count=1, needs=tuple(totals.values()), exact=False)

@@ -11,32 +11,20 @@ from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.shapes import Shape
 
 
-@dataclass(frozen=True, slots=True)
-class StateDelta:
-    """A change of state: the previous taken units of changed vertices, and vertices with changed availability."""
-
-    taken: Mapping[int, int] = field(default_factory=dict)
-    toggled: Collection[int] = ()
-
-
 class PendingChange:
-    """The sum of several changes of one cluster that are not in the index yet."""
+    """The changes of one cluster that are not in the index yet."""
 
     __slots__ = ("taken", "toggled")
 
     def __init__(self) -> None:
-        self.taken: dict[int, int] = {}
-        self.toggled: set[int] = set()
+        self.taken: dict[int, int] = {}  # units that were taken before, of vertices where that has changed
+        self.toggled: set[int] = set()  # vertices that became unavailable or available
 
-    def add(self, changed: StateDelta) -> None:
+    def add(self, taken: Mapping[int, int], toggled: Collection[int] = ()) -> None:
         """Add a later change."""
-        for i, before in changed.taken.items():
+        for i, before in taken.items():
             self.taken.setdefault(i, before)
-        self.toggled.symmetric_difference_update(changed.toggled)
-
-    def whole(self) -> StateDelta:
-        """Return the sum of the changes."""
-        return StateDelta(self.taken, self.toggled)
+        self.toggled.symmetric_difference_update(toggled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +66,7 @@ class ClusterRows:
         self._taken = UnitCounts(fold.structure.hosts)  # by host: vertices at or inside it of which something is taken
         self._unavailable = UnitCounts(fold.structure.hosts)  # by host: unavailable vertices at or inside it
 
-    def change(self, state: VertexState, changed: StateDelta) -> None:
+    def change(self, state: VertexState, changed: PendingChange) -> None:
         """Apply a change, from the leaves up."""
         graph = self._fold.graph
         if changed.toggled:
@@ -98,22 +86,22 @@ class ClusterRows:
             else:
                 self._move(ROOT, -1, delta.units, not (self._taken or state.taken.get(i)))
 
-    def _leaves_together(self, state: VertexState, changed: StateDelta) -> dict[int, _Delta]:
+    def _leaves_together(self, state: VertexState, changed: PendingChange) -> dict[int, _Delta]:
         """Sum up the changed leaves of each vertex. Only for changes without toggled vertices, the common case."""
         graph, number, unavailable = self._fold.graph, self._number, state.unavailable
         parents, sizes, types, units, taken = graph.parents, graph.sizes, graph.types, graph.units, state.taken.column()
-        found: dict[int, _Delta] = {}
+        deltas: dict[int, _Delta] = {}
         for i, before in changed.taken.items():
             now = taken[i]
             if now == before:
                 continue
             parent = parents[i]
             if parent < 0 or number[i] >= 0:
-                found.setdefault(i, _Delta())
+                deltas.setdefault(i, _Delta())
                 continue
-            delta = found.get(parent)
+            delta = deltas.get(parent)
             if delta is None:
-                delta = found[parent] = _Delta()
+                delta = deltas[parent] = _Delta()
             if not before:
                 delta.taken += 1
             elif not now:
@@ -123,9 +111,9 @@ class ClusterRows:
             if free and i not in unavailable:
                 dim = (types[i], units[i])
                 delta.units[dim] = delta.units.get(dim, 0) + free
-        return found
+        return deltas
 
-    def _own(self, i: int, delta: _Delta, state: VertexState, changed: StateDelta) -> None:
+    def _own(self, i: int, delta: _Delta, state: VertexState, changed: PendingChange) -> None:
         """Add a vertex's own change to the changes inside, and move the vertex if it is a host."""
         graph = self._fold.graph
         type, number = graph.types[i], self._number[i]
@@ -144,7 +132,7 @@ class ClusterRows:
         if free:
             delta.units[dim] = delta.units.get(dim, 0) + free
 
-    def _itself(self, i: int, delta: _Delta, state: VertexState, changed: StateDelta) -> int:
+    def _itself(self, i: int, delta: _Delta, state: VertexState, changed: PendingChange) -> int:
         """Count a vertex that was taken, released or toggled; return the change of its free units."""
         size = self._fold.graph.sizes[i]
         units_now = min(state.taken.get(i, 0), size)

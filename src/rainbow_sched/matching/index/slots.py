@@ -64,7 +64,7 @@ def scale_of(dim: Dim, need: Need) -> int:
 
 def units_of(table: HostTable, need: Need) -> Ints | None:
     """Return the units of a leaf in each host, as the need counts them."""
-    found: Ints | None = None
+    total: Ints | None = None
     for dim, column in table.columns.items():
         scale = scale_of(dim, need)
         if not scale:
@@ -74,5 +74,5 @@ def units_of(table: HostTable, need: Need) -> Ints | None:
             if table.peaks[dim] * scale > LARGEST:
                 units = np.minimum(units, LARGEST // scale)  # more than any request needs
             units = units * scale
-        found = units if found is None else found + units
-    return found
+        total = units if total is None else total + units
+    return total

@@ -107,8 +107,8 @@ class SuffixTable:
         times = self._times(form, wanted)
         if times is None:
             return None
-        found = self._added_up(wanted, others, times)
-        return slots_of_rows(self.groups, found, form, classes, clusters)
+        slots = self._added_up(wanted, others, times)
+        return slots_of_rows(self.groups, slots, form, classes, clusters)
 
     def _added_up(self, wanted: list[int], others: list[Need], times: int) -> npt.NDArray[Any]:
         """Return by group the hosts with room for one slot, plus the hosts with room for two, and so on."""
@@ -163,15 +163,15 @@ def _added(counts: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _added_up_to(counts: npt.NDArray[Any], most: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return by group the sum of its first `most` counts; with few different limits this takes few array sums."""
     limits = np.minimum(most, len(counts))
-    found = np.zeros(len(limits), np.int32)
+    total = np.zeros(len(limits), np.int32)
     running: npt.NDArray[Any] | None = None
     done = 0
     for limit in np.flatnonzero(np.bincount(limits)).tolist():
         if limit:
             more = _added(counts[done:limit])
             running, done = more if running is None else running + more, limit
-            np.copyto(found, running, where=limits == limit)
-    return found
+            np.copyto(total, running, where=limits == limit)
+    return total
 
 
 def suffix_of(table: HostTable) -> SuffixTable | None:

@@ -28,12 +28,12 @@ class TypeTraits:
             for key, mask in self._masks.items():
                 self._masks[key] = np.concatenate([mask, np.zeros(self.size - len(mask), np.bool_)])
 
-    def set(self, cluster: int, kinds: Iterable[tuple[str, str]]) -> None:
+    def set(self, cluster: int, traits: Iterable[tuple[str, str]]) -> None:
         """Set all traits of a cluster."""
         for key in self._of.pop(cluster, ()):
             self._masks[key][cluster] = False
             self._holding[key] -= 1
-        after = frozenset(kinds)
+        after = frozenset(traits)
         if after:
             self._of[cluster] = after = self._equal.setdefault(after, after)
         for key in after:
@@ -42,24 +42,24 @@ class TypeTraits:
             self._masks[key][cluster] = True
             self._holding[key] = self._holding.get(key, 0) + 1
 
-    def get(self, word: str, type: str) -> Mask | None:
+    def get(self, trait: str, type: str) -> Mask | None:
         """Return the clusters whose type has this trait, or None if there are none."""
-        return self._masks[word, type] if self._holding.get((word, type)) else None
+        return self._masks[trait, type] if self._holding.get((trait, type)) else None
 
     def lacking(self, type: str) -> Mask | None:
         """Return the clusters without vertices of a type, or None if all have some."""
         if self._holding.get(("has", type), 0) == len(self._of):
             return None
-        known = self.get("has", type)
-        return np.ones(self.size, np.bool_) if known is None else ~known
+        having = self.get("has", type)
+        return np.ones(self.size, np.bool_) if having is None else ~having
 
     def several(self, type: str) -> Mask | None:
         """Return the clusters that have vertices of a type, but not as `sole`."""
-        known = self.get("has", type)
-        if known is None or self._holding["has", type] == self._holding.get(("sole", type), 0):
+        having = self.get("has", type)
+        if having is None or self._holding["has", type] == self._holding.get(("sole", type), 0):
             return None
         sole = self.get("sole", type)
-        return known if sole is None else known & ~sole
+        return having if sole is None else having & ~sole
 
 
 def traits_of(fold: Fold) -> set[tuple[str, str]]:
@@ -75,26 +75,26 @@ def traits_of(fold: Fold) -> set[tuple[str, str]]:
     lumpy   some with children have a size above 1 or a unit
     """
     graph = fold.graph
-    found: set[tuple[str, str]] = set()
+    traits: set[tuple[str, str]] = set()
     first: dict[str, int] = {}
     counts: dict[str, int] = {}
     seen: set[tuple[Shape, frozenset[str]]] = set()
 
-    def look(shape: Shape, above: frozenset[str]) -> None:
+    def visit(shape: Shape, above: frozenset[str]) -> None:
         if (shape, above) in seen:
             return
         seen.add((shape, above))
-        found.add(("has", shape.type))
+        traits.add(("has", shape.type))
         if shape.type in above:
-            found.add(("nested", shape.type))
+            traits.add(("nested", shape.type))
         if shape.size > 1 or shape.unit:
-            found.add(("lumpy" if shape.kids else "sized", shape.type))
-        found.add(("inner" if shape.kids else "outer", shape.type))
+            traits.add(("lumpy" if shape.kids else "sized", shape.type))
+        traits.add(("inner" if shape.kids else "outer", shape.type))
         for kid, _ in shape.kids:
-            look(kid, above | {shape.type})
+            visit(kid, above | {shape.type})
 
-    look(fold.root, frozenset())
-    found |= {("mixed", type) for kind, type in found if kind == "inner" and ("outer", type) in found}
+    visit(fold.root, frozenset())
+    traits |= {("mixed", type) for trait, type in traits if trait == "inner" and ("outer", type) in traits}
     for i, type in enumerate(graph.types):
         counts[type] = counts.get(type, 0) + 1
         first.setdefault(type, i)
@@ -105,5 +105,5 @@ def traits_of(fold: Fold) -> set[tuple[str, str]]:
             while at >= 0:
                 depth, at = depth + 1, graph.parents[at]
             if inside + depth == len(graph):
-                found.add(("sole", type))
-    return found
+                traits.add(("sole", type))
+    return traits

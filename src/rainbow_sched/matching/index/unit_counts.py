@@ -30,10 +30,10 @@ class UnitCounts(Mapping[int, int]):
         return iter(np.flatnonzero(np.frombuffer(self._column, self._width())).tolist() if self._set else ())
 
     def __getitem__(self, i: int) -> int:
-        found = self._column[i] if self._set else 0
-        if not found:
+        units = self._column[i] if self._set else 0
+        if not units:
             raise KeyError(i)
-        return found
+        return units
 
     def __contains__(self, i: object) -> bool:
         return isinstance(i, int) and self.get(i) != 0

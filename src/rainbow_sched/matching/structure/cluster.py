@@ -76,10 +76,10 @@ class Fold:
         inside: dict[int, set[int]] = {}  # by vertex: children whose shape differs from the plain one in its class
         for i in self._classes:
             while parents[i] >= 0:
-                known = inside.setdefault(parents[i], set())
-                if i in known:
+                cached = inside.setdefault(parents[i], set())
+                if i in cached:
                     break
-                known.add(i)
+                cached.add(i)
                 i = parents[i]
         made: dict[int, Shape] = {}
         for i in sorted(inside, reverse=True):

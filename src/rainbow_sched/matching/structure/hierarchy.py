@@ -75,10 +75,10 @@ class Structure:
 
     def of_type(self, type: str) -> array[int]:
         """Return the vertices of a type."""
-        known = self._of_type.get(type)
-        if known is None:
-            known = self._of_type[type] = array("i", [i for i, each in enumerate(self.graph.types) if each == type])
-        return known
+        cached = self._of_type.get(type)
+        if cached is None:
+            cached = self._of_type[type] = array("i", [i for i, each in enumerate(self.graph.types) if each == type])
+        return cached
 
     def hosts_named(self, name: str) -> Sequence[int]:
         """Return the hosts with this name."""

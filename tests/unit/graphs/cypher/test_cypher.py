@@ -118,7 +118,7 @@ def test_the_database_judges_requirements_as_the_matcher_does(
     expected = Fitter(request, facts)
     verdict = backend.match(prepare(request)).verdict("perl")
     assert verdict.slots_ever == expected.slots(fold, fold.root)
-    assert verdict.fit == (Fit.NOW if expected.answer(fold, fold.root).fits else Fit.NEVER)
+    assert verdict.fit == (Fit.NOW if expected.fits(fold, fold.root) else Fit.NEVER)
 
 
 def test_what_is_down_used_or_placed_is_out_of_now_but_not_of_ever(backend: CypherBackend) -> None:

@@ -29,7 +29,7 @@ def test_the_whole_graph_fits_exactly_when_trying_everything_finds_a_way(seed):
         return
     expected = oracle.fits(graph, request, subsystems, now=False)
     facts, fold = folded(graph, subsystems)
-    found = Fitter(request, facts).answer(fold, fold.root).fits
+    found = Fitter(request, facts).fits(fold, fold.root)
     assert found is not None
     if expected is not None:
         assert found == expected
@@ -41,8 +41,8 @@ def test_a_search_that_runs_out_of_steps_says_so_and_is_never_wrong(seed):
     graph = graph_builders.random_graph(rng)
     request = graph_builders.a_request(*(graph_builders.random_level(rng) for _ in range(3)))
     facts, fold = folded(graph, [])
-    certain = Fitter(request, facts).answer(fold, fold.root).fits
-    hasty = Fitter(request, facts, steps=25).answer(fold, fold.root).fits
+    certain = Fitter(request, facts).fits(fold, fold.root)
+    hasty = Fitter(request, facts, steps=25).fits(fold, fold.root)
     assert hasty in (certain, None)
 
 
@@ -52,8 +52,8 @@ def test_too_much_work_is_unknown_not_guessed():
         *(graph_builders.slots(2, graph_builders.a_level("core", cores)) for cores in (3, 2, 4))
     )
     facts, fold = folded(graph, [])
-    assert Fitter(request, facts, steps=3).answer(fold, fold.root).fits is None
-    assert Fitter(request, facts).answer(fold, fold.root).fits == oracle.fits(graph, request, now=False)
+    assert Fitter(request, facts, steps=3).fits(fold, fold.root) is None
+    assert Fitter(request, facts).fits(fold, fold.root) == oracle.fits(graph, request, now=False)
 
 
 def test_the_slots_of_one_host_that_is_split_into_sockets_are_counted_exactly():

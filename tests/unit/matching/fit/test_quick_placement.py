@@ -9,10 +9,9 @@ import pytest
 from rainbow_sched.graphs.memory import MemoryBackend
 from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.matching.fit import hints, quick_placement
-from rainbow_sched.matching.fit.anywhere import Anywhere
 from rainbow_sched.matching.fit.levels import Planner
 from rainbow_sched.matching.fit.placement import Placement, place
-from rainbow_sched.matching.fit.quick_placement import Quick, read_quick
+from rainbow_sched.matching.fit.quick_placement import Anywhere, Quick, read_quick
 from rainbow_sched.matching.structure import hierarchy
 from rainbow_sched.model.graph import Graph, Mark, Vertex
 from rainbow_sched.model.request import Level, Request
