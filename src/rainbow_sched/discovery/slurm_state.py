@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from rainbow_sched.discovery.slurm import SlurmNode
@@ -94,19 +94,13 @@ def spread(graph: Graph, leaves: Sequence[int], amount: int) -> dict[str, int]:
     return found
 
 
-def merge_marks(
-    before: Iterable[str], nodes: Sequence[SlurmNode], known: Mapping[str, object], unreachable: Container[str] = ()
-) -> dict[str, str]:
-    """Return the marks to report: nodes that are not up, and `up` for nodes that were marked before.
-
-    A node that is in none of our partitions counts as drained.
-    """
-    marked = set(before)
+def nodes_not_up(nodes: Sequence[SlurmNode], unreachable: Container[str] = ()) -> dict[str, str]:
+    """Return the marks of nodes that are not up; a node that is in none of our partitions counts as drained."""
     found = {}
     for node in nodes:
         now = mark(node)
         if now is Mark.UP and node.name in unreachable:
             now = Mark.DRAINED
-        if node.name in known and (now is not Mark.UP or node.name in marked):
+        if now is not Mark.UP:
             found[node.name] = str(now)
     return found

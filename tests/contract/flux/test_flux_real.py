@@ -91,7 +91,7 @@ async def test_a_job_gets_the_queue_it_asks_for_and_an_unknown_one_is_refused(qu
     for number, (queue, ranks) in enumerate({"": {0, 1}, "batch": {0, 1}, "debug": {2}}.items(), start=1):
         wanted = replace(sh("true"), options={"queue": queue} if queue else {})
         assert (await flux.run(wanted, job=number)).result.state is AttemptState.SUCCEEDED
-        [job] = [job for job in await flux.backend._all_jobs(0.0) if job.name == f"rb-{number}-1"]
+        [job] = [job for job in await flux.backend.all_jobs() if job.name == f"rb-{number}-1"]
         assert set(job.on) <= ranks
     assert "'night'" in await flux.backend.check(replace(sh("true"), options={"queue": "night"}))
     assert "room for 1 on the 1 nodes" in await flux.backend.check(

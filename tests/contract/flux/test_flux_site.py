@@ -46,7 +46,9 @@ async def test_a_job_whose_agent_died_before_it_noted_the_id_is_found_by_its_tag
 async def test_a_job_whose_agent_died_before_it_was_submitted_can_be(flux: Flux):
     launch = a_launch(a_request("true"))
     await flux.backend.submit(a_launch(a_request("true"), job=2))
-    flux.files().create(launch, replace(flux.files("rb-2-1").record(), native="", key="never", asked=0.0))
+    record = replace(flux.files("rb-2-1").record(), native="", key="never", asked=0.0)
+    flux.files().create(record)
+    flux.files().write(launch, record)
     await flux.again()
     assert await flux.backend.lookup(launch.tag) == Absent(never=True)
     await flux.backend.submit(launch)
@@ -128,7 +130,7 @@ async def test_a_bid_believes_the_scheduler_only_where_it_is_honest(tmp_path: Pa
     second = await flux.submit(everything, job=2)
     await flux.until(second, Phase.SUBMITTED)
     async with asyncio.timeout(20):  # Flux tells of it a moment later
-        while len(await flux.backend._active_jobs()) < 2:
+        while len(await flux.backend.active_jobs()) < 2:
             await flux.backend.changed()
     answer = await flux.backend.bid(replace(sh("true"), duration=60.0))
     assert expected - 20 < answer.start_p50 <= expected
@@ -178,7 +180,7 @@ async def test_a_required_property_keeps_a_job_on_the_nodes_that_have_it(flux: F
     for tag in tags:
         update = await flux.until(tag, Phase.ENDED)
         assert update.result.state is AttemptState.SUCCEEDED
-        job = next(job for job in await flux.backend._all_jobs(0.0) if job.name == tag and job.on)
+        job = next(job for job in await flux.backend.all_jobs() if job.name == tag and job.on)
         assert set(job.on) <= {0, 1}
 
 

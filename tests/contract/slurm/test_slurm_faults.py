@@ -62,7 +62,8 @@ async def test_a_job_whose_agent_died_before_sbatch_was_never_submitted_and_can_
     launch = a_launch(a_request("true"))
     await desk.backend.submit(a_launch(a_request("true"), job=2))
     record = replace(files(desk, "rb-2-1").record(), native="", key="never")
-    files(desk).create(launch, record, ())  # as it lies on disk before sbatch is called
+    files(desk).create(record)  # as it lies on disk before sbatch is called
+    files(desk).write(launch, record, ())
     await desk.again()
     assert await desk.backend.lookup(launch.tag) == Absent(never=True)
     await desk.backend.submit(launch)
@@ -127,7 +128,7 @@ async def test_a_killed_controller_that_starts_a_job_again_does_not_make_it_run_
 async def test_jobs_that_a_killed_controller_forgets_or_ends_are_accounted_for_soon(
     desk: Desk, fragile: SlurmCluster, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("rainbow_sched.agent.backends.slurm.files.HEARTBEAT_SECONDS", 1)
+    monkeypatch.setattr("rainbow_sched.agent.backends.common.batch_script.HEARTBEAT_SECONDS", 1)
     monkeypatch.setattr(desk.backend._lost_jobs, "_settle", 5.0)
     monkeypatch.setattr("rainbow_sched.agent.backends.slurm.tracker.SETTLE_SECONDS", 5.0)
     note = f"echo $RAINBOW_JOB_ID >> {desk.directory}/runs; echo up; exec sleep 8"

@@ -272,8 +272,8 @@ async def test_names_that_slurm_does_not_know_are_refused_with_both_names(desk: 
 
 
 async def test_a_node_that_slurm_has_lost_since_it_was_asked_returns_the_job_and_is_asked_for_again(desk: Desk):
-    site = await desk.backend.questions.site()
-    desk.backend.questions._site = replace(site, nodes=(*site.nodes, "z9"))
+    site = await desk.backend.site()
+    desk.backend._site = replace(site, nodes=(*site.nodes, "z9"))
     with pytest.raises(CannotBind, match="the cluster's nodes have changed"):
         await desk.submit(sh("true"), allowed=bound("a1"))
     assert (await desk.run(sh("true"), allowed=bound("a1"))).nodes == "a1"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rainbow_sched.discovery.slurm import Gres, parse_gres, parse_nodes, parse_partitions, parse_topology
 from rainbow_sched.discovery.slurm_graph import slurm_graph, slurm_subsystems
-from rainbow_sched.discovery.slurm_state import SlurmAllocation, free_totals, mark, merge_marks, used_by_others
+from rainbow_sched.discovery.slurm_state import SlurmAllocation, free_totals, mark, nodes_not_up, used_by_others
 from rainbow_sched.model.graph import Mark
 
 
@@ -148,10 +148,9 @@ def test_what_others_use_is_all_that_is_used_less_our_own():
     assert free_totals(nodes) == {"nodes_free": 0, "cores_free": 6, "gpus_free": 1}
 
 
-def test_up_is_said_only_of_nodes_that_were_not():
+def test_nodes_that_are_not_up_or_not_reachable_are_marked():
     nodes = parse_nodes("\n".join([a_node("n1"), a_node("n2"), a_node("n3", State="DOWN"), a_node("x", State="DOWN")]))
-    known = dict.fromkeys(["n1", "n2", "n3"])
-    assert merge_marks({"n1"}, nodes, known) == {"n1": "up", "n3": "down"}
+    assert nodes_not_up(nodes, {"n2", "n3"}) == {"n2": "drained", "n3": "down", "x": "down"}
 
 
 _shapes = st.tuples(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rainbow_sched.agent.backends.common.batch_script import ScriptExit
 from rainbow_sched.agent.backends.flux import jobs as flux_jobs
 from rainbow_sched.agent.backends.local.files import _FAILURES, _STATES, JobFiles
 from rainbow_sched.agent.backends.local.wrapper import EXIT, write_whole
@@ -45,13 +46,13 @@ def understood(result: Result) -> None:
     ),
     left=st.one_of(
         st.none(),
-        st.builds(slurm_jobs.ScriptExit, code=CODES, started=TIMES, ended=TIMES, cause=st.just("exit")),
-        st.builds(slurm_jobs.ScriptExit, code=st.sampled_from((124, 137)), cause=st.just("time-limit")),
-        st.builds(slurm_jobs.ScriptExit, code=st.sampled_from((126, 127)), cause=st.sampled_from(("cwd", "launch"))),
+        st.builds(ScriptExit, code=CODES, started=TIMES, ended=TIMES, cause=st.just("exit")),
+        st.builds(ScriptExit, code=st.sampled_from((124, 137)), cause=st.just("time-limit")),
+        st.builds(ScriptExit, code=st.sampled_from((126, 127)), cause=st.sampled_from(("cwd", "launch"))),
     ),
     over_memory=st.booleans(),
 )
-def test_whatever_slurm_says(job: slurm_jobs.SlurmJob, left: slurm_jobs.ScriptExit | None, over_memory: bool) -> None:
+def test_whatever_slurm_says(job: slurm_jobs.SlurmJob, left: ScriptExit | None, over_memory: bool) -> None:
     understood(slurm_jobs.result(job, left, over_memory=over_memory))
 
 

@@ -8,114 +8,89 @@ reuses ids, but lists a new job with a short delay, and drops purged ones.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
-import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from weakref import WeakValueDictionary
 
-from rainbow_sched.agent.backends.base import BackendSettings, Launch
-from rainbow_sched.agent.backends.common.cached_facts import CachedFacts
-from rainbow_sched.agent.backends.common.finished_tags import FinishedTags
-from rainbow_sched.agent.backends.common.launches import TAG, clean_environment, copies
-from rainbow_sched.agent.backends.common.poll_interval import PollInterval
+from rainbow_sched.agent.backends.base import BackendSettings, CannotBind, Launch
+from rainbow_sched.agent.backends.common.batch import BatchBackend
+from rainbow_sched.agent.backends.common.launches import clean_environment, copies
+from rainbow_sched.agent.backends.flux.bids import reliable_estimate, round_to_now, simulated_start
+from rainbow_sched.agent.backends.flux.capacity import FluxQueues, lacks, properties, takes, usable
 from rainbow_sched.agent.backends.flux.commands import FluxCommands
-from rainbow_sched.agent.backends.flux.files import FluxFiles, FluxRecord, gpus_by_id
+from rainbow_sched.agent.backends.flux.facts import FluxSite, make_facts
+from rainbow_sched.agent.backends.flux.files import FluxFiles, FluxRecord, gpus_by_job
 from rainbow_sched.agent.backends.flux.follower import FluxFollower
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, parse_jobs
-from rainbow_sched.agent.backends.flux.jobspec import RULES, SITE, cores_and_gpus, with_tag
-from rainbow_sched.agent.backends.flux.queries import FluxQueries
+from rainbow_sched.agent.backends.flux.jobspec import RULES, SITE, FluxRequest, cores_and_gpus, plain, with_tag
 from rainbow_sched.agent.backends.flux.tracker import by_tag, update_of
-from rainbow_sched.agent.core.values import (
-    ANY_HOST,
-    Absent,
-    AllowedHosts,
-    BidAnswer,
-    ClusterFacts,
-    JobFound,
-    Phase,
-    Unknown,
-    Update,
-)
+from rainbow_sched.agent.core.values import AllowedHosts, BidAnswer, ClusterFacts, Phase, Update
+from rainbow_sched.discovery.flux import default_queue, flux_graph, parse_queues, parse_r
+from rainbow_sched.discovery.flux_state import scheduler
 from rainbow_sched.jobspecs.dialects.flux_writer import to_flux
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
-from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.hostlist import collapse
 from rainbow_sched.model.request import Request
 
-OPTIONS = frozenset({"uri", "flux", "spool", "interval", "facts_interval", "settle", "journal"})
 JOBS = ("jobs", "--json", "--count=0", "--user=all")
 SETTLE_SECONDS = 10.0  # seconds in which Flux may not list a new job yet
 CLOCK_SKEW_SECONDS = 60.0  # seconds that the clocks of agent and instance may differ
+PROBE_TIMEOUT_SECONDS = 1.0
 
 
-class FluxBackend:
+class FluxBackend(BatchBackend[FluxSite, FluxRequest, FluxRecord, FluxJob]):
     """A Flux instance."""
 
-    guards_runs = False  # jobs cannot see whether the agent is alive
+    manager, title = "flux", "Flux"
+    options = frozenset({"uri", "flux", "settle", "journal"})
+    site_options = SITE
+    poll_seconds, facts_seconds = 5.0, 60.0
     node_rules = RULES
 
     def __init__(self, settings: BackendSettings) -> None:
-        settings.know(*OPTIONS, maps=SITE)
-        self.settings = settings
+        super().__init__(settings, listing_delay=settings.seconds("settle", SETTLE_SECONDS))
         options = settings.options
-        self.root = Path(options.get("spool") or settings.directory / "jobs")
         self.commands = FluxCommands(os.environ, uri=options.get("uri", ""), program=options.get("flux", "flux"))
-        self._pace = PollInterval(cap=settings.seconds("interval", 5.0))
-        self._settle = settings.seconds("settle", SETTLE_SECONDS)
-        self._submitting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by tag
         self.follower = FluxFollower(self.commands, self._phase_changed)
         self._follows = options.get("journal", "yes") != "no"
-        self.questions = FluxQueries(settings, self.commands, self.follower)
-        self._jobs: tuple[FluxJob, ...] = ()
-        self._ended: dict[str, Update] = {}
-        self._seen: dict[str, tuple[object, ...]] = {}
-        self._facts = CachedFacts("flux", settings.seconds("facts_interval", 60.0), time.monotonic)
-        self._finished = FinishedTags(settings.directory / "forgotten")
+        self._all: tuple[FluxJob, ...] = ()  # jobs of all users in the last list
 
     async def start(self) -> None:
-        """Read the instance's configuration; if Flux does not answer, it is read on first use."""
-        self.settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._finished.read()
-        with contextlib.suppress(Unavailable):
-            await self.questions.site()
+        """Read the site, and start to follow the journal."""
+        await super().start()
         if self._follows:
             self.follower.start()
 
+    async def close(self) -> None:
+        """Stop following the journal; jobs continue in Flux."""
+        await self.follower.close()
+
+    def folder(self, tag: str) -> FluxFiles:
+        return FluxFiles(self.root, tag)
+
     # --- jobs ---
 
-    async def submit(self, launch: Launch) -> str:
-        """Submit a job to Flux, unless Flux has it."""
-        async with self._submitting.setdefault(launch.tag, asyncio.Lock()):
-            if not TAG.fullmatch(launch.tag):
-                raise Unsupported(f"{launch.tag!r} is not the tag of an attempt")
-            files = FluxFiles(self.root, launch.tag)
-            before = files.record()
-            if before is not None:
-                known = before.native or await self._submitted_before(files, before)
-                if known:
-                    return known
-            made = await self.questions.require(launch.request, launch.allowed)
-            record = FluxRecord(
-                key=secrets.token_hex(8),
-                asked=time.time(),
-                tasks=copies(launch.request, launch.request.tasks[0]),
-                duration=launch.request.duration,
-                only=collapse(made.only) or ",".join(made.only),
-            )
-            document = await self._document(launch, files, record, made.request)
-            native = await self._hand_over(document, files)
-            files.put(replace(record, native=native, gpus=cores_and_gpus(document)[2]))
-            self._pace.reset()
-            return native
+    def record(self, launch: Launch, plan: FluxRequest) -> FluxRecord:
+        return FluxRecord(
+            tasks=copies(launch.request, launch.request.tasks[0]),
+            duration=launch.request.duration,
+            gpus=cores_and_gpus(to_flux(plan.request))[2],
+            only=collapse(plan.only) or ",".join(plan.only),
+        )
 
-    async def _document(self, launch: Launch, files: FluxFiles, record: FluxRecord, bare: Request) -> dict[str, object]:
-        command = await asyncio.to_thread(files.create, launch, record, self.commands.in_jobs)
+    async def hand_over(self, launch: Launch, plan: FluxRequest, record: FluxRecord) -> str:
+        document = await self._document(launch, plan.request, record)
+        output = await self.commands.ask("job", "submit", feed=json.dumps(document))
+        number = job_number(output)
+        if number is None:
+            raise Unavailable(f"flux job submit did not answer with an id: {output[:60]!r}")
+        return job_name(number)
+
+    async def _document(self, launch: Launch, bare: Request, record: FluxRecord) -> dict[str, object]:
+        files = self.folder(launch.tag)
+        command = await asyncio.to_thread(files.write, launch, record, self.commands.in_jobs)
         request = replace(
             bare,
             name=launch.tag,
@@ -127,75 +102,20 @@ class FluxBackend:
         output = {stream: files.pattern(stream) for stream in ("stdout", "stderr")}
         return with_tag(to_flux(request), user, output)
 
-    async def _hand_over(self, document: Mapping[str, object], files: FluxFiles) -> str:
-        try:
-            output = await self.commands.ask("job", "submit", feed=json.dumps(document))
-        except Invalid:
-            await asyncio.to_thread(files.remove)
-            raise
-        number = job_number(output)
-        if number is None:
-            raise Unavailable(f"flux job submit did not answer with an id: {output[:60]!r}")
-        return job_name(number)
+    async def list_jobs(self) -> Mapping[str, Sequence[FluxJob]]:
+        self._all = await self.all_jobs()
+        found: dict[str, list[FluxJob]] = {}
+        for job in self._all:
+            if job.name.startswith("rb-"):
+                found.setdefault(job.name, []).append(job)
+        return found
 
-    async def _submitted_before(self, files: FluxFiles, record: FluxRecord) -> str:
-        """Return the id of a job whose submission may have failed; empty if Flux does not have it."""
-        job = await by_tag(self.commands, files, self.settings.cluster)
-        if job is None:
-            if time.time() < record.asked + self._settle:
-                raise Unavailable("Flux may not list the job yet; retry the lookup")
-            begun = files.begun()
-            return job_name(begun) if begun is not None else ""
-        files.put(replace(record, native=job_name(job.id)))
-        return job_name(job.id)
-
-    async def lookup(self, tag: str) -> JobFound | Absent | Unknown:
-        """Return the job from Flux or from its own files."""
-        if tag in self._finished:
-            return Absent()
-        files = FluxFiles(self.root, tag)
-        record = files.record()
-        try:
-            job = await by_tag(self.commands, files, self.settings.cluster)
-            update = update_of(files, job, self.questions.nodes)
-        except Unavailable as problem:
-            return Unknown(str(problem))
-        if update is not None:
-            return JobFound(update)
-        if record is not None and time.time() < record.asked + self._settle:
-            return Unknown("Flux may not list the job yet")
-        # Without a start marker it never ran, and a second submission runs once: the marker is created once.
-        return Absent(never=files.begun() is None)
-
-    async def poll(self) -> tuple[Update, ...]:
-        """Return every job of ours that Flux lists or that left its exit codes."""
-        now = time.time()
-        open_files = {}
-        for path in self.root.iterdir():
-            if TAG.fullmatch(path.name) and path.name not in self._finished and path.name not in self._ended:
-                files = FluxFiles(self.root, path.name)
-                record = files.record()
-                if record is not None:
-                    open_files[path.name] = (files, record)
-        since = min((record.asked for _, record in open_files.values()), default=now) - CLOCK_SKEW_SECONDS
-        self._jobs = await self._all_jobs(since)
-        by_id = {job.id: job for job in self._jobs}
-        found = []
-        for tag, (files, record) in open_files.items():
-            update = self._update(files, record, by_id, now)
-            if update is not None and update.phase is Phase.ENDED:
-                self._ended[tag] = update
-            elif update is not None:
-                found.append(update)
-        running = [update.tag for update in found if update.phase is Phase.RUNNING]
-        self._seen = {tag: FluxFiles(self.root, tag).change_marker() for tag in running}
-        return (*found, *self._ended.values())
-
-    async def _all_jobs(self, since: float) -> tuple[FluxJob, ...]:
-        """Return all users' active jobs, and those that ended since then, from the journal or else from one query."""
+    async def all_jobs(self) -> tuple[FluxJob, ...]:
+        """Return all users' jobs, with those that ended since our oldest submission: from the journal, or one query."""
         table = self.follower.table
         if table is not None and table.whole:
             return table.jobs
+        since = await asyncio.to_thread(self._oldest_submission) - CLOCK_SKEW_SECONDS
         words = ("--filter=pending,running,inactive", f"--since={since:.3f}")
         jobs = parse_jobs(await self.commands.ask(*JOBS, *words))
         if table is None:
@@ -206,82 +126,125 @@ class FluxBackend:
         table.whole = True
         return table.jobs
 
+    def _oldest_submission(self) -> float:
+        """Return the time of the oldest submission that has not ended."""
+        records = [self.folder(tag).record() for tag in self.open_tags() - self._ended.keys()]
+        return min((record.asked for record in records if record is not None), default=time.time())
+
     def _phase_changed(self, job: FluxJob) -> None:
         """Poll soon after a journal entry of one of our jobs."""
-        if TAG.fullmatch(job.name):
-            self._pace.reset()
+        if job.name.startswith("rb-"):
+            self.poll_soon()
 
-    def _update(self, files: FluxFiles, record: FluxRecord, jobs: Mapping[int, FluxJob], now: float) -> Update | None:
-        """Return the state of the job with the recorded id; a new job that is not listed yet is pending."""
-        number = files.begun() or job_number(record.native)
-        job = jobs.get(number) if number is not None else None
-        if job is None and number is not None and now < record.asked + self._settle:
-            return Update(tag=files.tag, phase=Phase.SUBMITTED, native=record.native)
-        return update_of(files, job, self.questions.nodes)
+    def choose(self, tag: str, record: FluxRecord | None, listed: Mapping[str, Sequence[FluxJob]]) -> FluxJob | None:
+        """Return the job with the recorded id: other users' jobs may have the same name."""
+        if record is None:
+            return None
+        native = self.folder(tag).begun() or record.native
+        return next((job for job in listed.get(tag, ()) if job.native == native), None)
 
-    async def changed(self) -> None:
-        """Wait until the next poll; the interval is short after an action or output, then grows up to the maximum."""
-        await self._pace.wait(
-            lambda: any(FluxFiles(self.root, tag).change_marker() != seen for tag, seen in self._seen.items())
-        )
+    async def find(self, tag: str) -> FluxJob | None:
+        """Return the job from a query by its name, which also finds jobs that ended long ago."""
+        return await by_tag(self.commands, self.folder(tag), self.settings.cluster)
 
-    async def cancel(self, tag: str) -> None:
-        files = FluxFiles(self.root, tag)
-        record = files.record()
-        number = files.begun() or (job_number(record.native) if record is not None else None)
-        if number is None:
-            job = await by_tag(self.commands, files, self.settings.cluster)
-            number = job.id if job is not None else None
-        if number is None or tag in self._ended:
-            return
-        done = await self.commands.run("cancel", job_name(number))
-        self._pace.reset()
-        inactive = "inactive" in done.err or "unknown job" in done.err
-        if done.code and not inactive and isinstance(problem := self.commands.problem(done), Unavailable):
-            raise problem
+    def update(self, tag: str, job: FluxJob | None, now: float) -> Update | None:
+        return update_of(self.folder(tag), job, self._site.nodes if self._site is not None else ())
 
-    async def output(self, tag: str, stream: str, offset: int, limit: int) -> bytes:
-        return await asyncio.to_thread(FluxFiles(self.root, tag).read, stream, offset, limit)
+    async def cancellable(self, tag: str) -> Sequence[str]:
+        if tag in self._ended:
+            return ()
+        native = self.folder(tag).native()
+        if native is None and (job := await self.find(tag)) is not None:
+            native = job.native
+        return (native,) if native is not None else ()
 
-    # --- questions ---
+    async def end_jobs(self, natives: Sequence[str]) -> None:
+        done = await self.commands.run("cancel", *natives)
+        if done.code and "inactive" not in done.err and "unknown job" not in done.err:
+            raise self.commands.problem(done)
 
-    async def check(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> str | None:
-        """Return what a jobspec cannot express or the instance could never run, or None."""
-        return await self.questions.check(request, allowed)
+    # --- the site ---
 
-    async def bid(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> BidAnswer:
-        """Estimate start by the scheduler where it is reliable, else by the queue; cost from the site's prices."""
-        return await self.questions.bid(request, allowed, self._active_jobs)
+    async def read_site(self) -> FluxSite:
+        document = await self._read_r()
+        site = FluxSite(self.settings.graph or flux_graph(self.settings.cluster, document), parse_r(document))
+        site.scheduler = scheduler(await self.commands.ask("module", "list"))
+        config = await self.commands.document("config", "get")
+        site.queues = FluxQueues(parse_queues(config), default_queue(config))
+        return site
 
-    async def _active_jobs(self) -> tuple[FluxJob, ...]:
+    async def _read_r(self) -> dict[str, object]:
+        """Return R with the scheduling graph if it has one: from the KVS for the instance's owner, else without it."""
+        try:
+            return await self.commands.document("kvs", "get", "resource.R")
+        except (Unavailable, Invalid):
+            return await self.commands.document("resource", "R")
+
+    async def _free(self) -> dict[str, object]:
+        return await self.commands.document("resource", "R", "--states=free")
+
+    async def read_facts(self) -> ClusterFacts:
+        site = await self.site()
+        status = await self.commands.ask("resource", "status", "--no-header", f"--format={site.status_format}")
+        free = parse_r(await self._free())
+        own = await asyncio.to_thread(gpus_by_job, self.root)
+        return make_facts(site, status, free, self._all, own, self.marked)
+
+    # --- requests ---
+
+    async def plan(self, request: Request, allowed: AllowedHosts) -> FluxRequest:
+        """Return what a jobspec can express of a request; raise `Unsupported` if it can never run."""
+        site = await self.site()
+        if any("\0" in word for task in request.tasks for word in task.command):
+            raise Unsupported("an argument of the command contains a zero byte")
+        made = plain(request, site.graph, self.settings.options, site.nodes, allowed)
+        reason = lacks(made.request, to_flux(made.request), site.nodes, site.queues)
+        if reason is not None:
+            raise CannotBind(f"{reason}{made.unknown}") if made.unknown else Unsupported(reason)
+        return made
+
+    async def estimate(self, request: Request, plan: FluxRequest) -> BidAnswer:
+        """Estimate start by the scheduler where it is reliable, else by the queue."""
+        site = await self.site()
+        # Flux adds the queue's requirements on submission; the probe has no queue.
+        document = to_flux(replace(plan.request, properties=properties(plan.request, site.queues)))
+        may_use = usable(plan.request, site.nodes, site.queues)
+        nodes, cores, gpus = takes(document, may_use)
+        answer = await self._probe(document)
+        if answer.get("infeasible"):
+            return BidAnswer(yes=False, reason=str(answer["infeasible"]))
+        listed, now = await self.active_jobs(), time.time()
+        at = reliable_estimate(answer, any(job.phase is Phase.SUBMITTED for job in listed))
+        if at is None:
+            ranks = frozenset(node.rank for node in may_use) - site.not_up
+            sized = [site.sized(job, ranks) for job in listed]
+            starts = round_to_now(simulated_start(sized, cores, await self._cores_free(site, ranks, sized), now))
+        else:
+            starts = round_to_now(at - now)
+        price = self.settings.prices.cost(cores=cores, nodes=max(1, nodes), gpus=gpus, duration=request.duration)
+        return BidAnswer(yes=True, start_p50=starts, start_p90=starts, cost=price)
+
+    async def _probe(self, document: Mapping[str, object]) -> dict[str, object]:
+        """Return the scheduler's answer; empty if Flux's Python is not available or too slow for a bid."""
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
+                return await self.follower.ask("probe", document)
+        except (Unavailable, Invalid, TimeoutError):
+            return {}
+
+    async def active_jobs(self) -> tuple[FluxJob, ...]:
         """Return all users' pending and running jobs."""
         if (table := self.follower.table) is not None:
             return table.jobs
         return parse_jobs(await self.commands.ask(*JOBS, "--filter=pending,running"))
 
-    async def facts(self) -> ClusterFacts:
-        """Return free and used resources, refreshed once per interval."""
-        return await self._facts.get(self._look)
-
-    async def _look(self) -> ClusterFacts:
-        own = await asyncio.to_thread(gpus_by_id, self.root)
-        return await self.questions.facts(self._jobs, own)
-
-    def reshape(self, graph: Graph) -> None:
-        """Use another graph and read the instance again."""
-        self.settings = replace(self.settings, graph=graph)
-        self.questions.reshape(self.settings)
-        self._facts.expire()
-
-    async def forget(self, tag: str) -> None:
-        """Remove the job's directory; Flux keeps listing the job, which is ignored."""
-        self._finished.add(tag)
-        self._ended.pop(tag, None)
-        await asyncio.to_thread(FluxFiles(self.root, tag).remove)
-
-    async def close(self) -> None:
-        """Stop following the journal; jobs continue in Flux."""
-        await self.follower.close()
+    async def _cores_free(self, site: FluxSite, ranks: frozenset[int], jobs: Sequence[FluxJob]) -> int:
+        """Return the free cores on these ranks, from the journal or else from a query."""
+        if self.follower.table is None:
+            free = parse_r(await self._free())
+            return sum(node.counts.get("core", 0) for node in free if node.rank in ranks)
+        held = sum(job.cores for job in jobs if job.phase is Phase.RUNNING)
+        return max(0, sum(node.counts.get("core", 0) for node in site.nodes if node.rank in ranks) - held)
 
 
 def make(settings: BackendSettings) -> FluxBackend:

@@ -9,24 +9,21 @@ agent's PATH, independent of the job's environment.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shlex
-import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from rainbow_sched.agent.backends.base import Launch
+from rainbow_sched.agent.backends.common.batch_script import ALREADY_RAN, NOT_ALLOWED
 from rainbow_sched.agent.backends.common.exit_results import not_found
-from rainbow_sched.agent.backends.common.job_files import piece, script, size, write
+from rainbow_sched.agent.backends.common.job_folder import BatchFolder, SubmitRecord, script, write
 from rainbow_sched.agent.backends.common.node_check import FUNCTIONS, allowed_words
 from rainbow_sched.agent.backends.flux.commands import FluxInJobs
-from rainbow_sched.agent.backends.flux.jobs import ALREADY_RAN, job_number
-from rainbow_sched.agent.backends.local.wrapper import write_whole
+from rainbow_sched.agent.backends.flux.jobs import job_name, job_number
 from rainbow_sched.model.hostlist import expand
 
-STARTED, RECORD, MISSING, NO_FOLDER, VERDICT = "started", "record.json", "missing", "no-folder", "verdict"
-NOT_ALLOWED = 114  # exit code on nodes that are not allowed
+MISSING, NO_FOLDER, VERDICT = "missing", "no-folder", "verdict"
 R_TIMEOUT_SECONDS = 30  # timeout for reading the job's R
 FLUX = FluxInJobs()
 _PREFIX = {"stdout": "out", "stderr": "err"}
@@ -85,26 +82,18 @@ read -r rb_verdict < "$dir/verdict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FluxRecord:
-    """The record of a submission, written before Flux is called and again with the job id."""
+class FluxRecord(SubmitRecord):
+    """The record of a submission to Flux."""
 
-    key: str
-    asked: float  # seconds since the epoch
-    native: str = ""
     tasks: int = 1
-    duration: float | None = None
     gpus: int = 0  # total
-    only: str = ""  # hostlist of allowed nodes; empty: any
 
 
-class FluxFiles:
-    def __init__(self, root: Path, tag: str) -> None:
-        self.tag = tag
-        self.path = root / tag
+class FluxFiles(BatchFolder[FluxRecord]):
+    record_type = FluxRecord
 
-    def create(self, launch: Launch, record: FluxRecord, flux: FluxInJobs = FLUX) -> tuple[str, ...]:
+    def write(self, launch: Launch, record: FluxRecord, flux: FluxInJobs = FLUX) -> tuple[str, ...]:
         """Write the job's files and return the command for Flux: our script with the user's command."""
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.path / "work").mkdir(mode=0o700, exist_ok=True)
         write(
             self.path / "run.sh",
@@ -119,7 +108,6 @@ class FluxFiles:
         )
         task = launch.request.tasks[0]
         command = task.command or script(self.path / "script", task.script)
-        self.put(record)
         return ("/bin/sh", str(self.path / "run.sh"), *command)
 
     @property
@@ -131,20 +119,10 @@ class FluxFiles:
         """Return the path for an output stream, with Flux's template for the job id."""
         return f"{self.path}/{_PREFIX[stream]}.{{{{id.dec}}}}"
 
-    def put(self, record: FluxRecord) -> None:
-        write_whole(self.path / RECORD, asdict(record))
-
-    def record(self) -> FluxRecord | None:
-        try:
-            return FluxRecord(**json.loads((self.path / RECORD).read_text()))
-        except FileNotFoundError:
-            return None
-
-    def begun(self) -> int | None:
-        """Return the id of the job that started, or None."""
-        with contextlib.suppress(FileNotFoundError):
-            return job_number((self.path / STARTED).read_text())
-        return None
+    def begun(self) -> str | None:
+        """Return the id of the job that started, in the form of `job_name`, or None."""
+        number = job_number(super().begun() or "")
+        return None if number is None else job_name(number)
 
     def wrong_nodes(self) -> str | None:
         """Return the nodes of a job that was not started because they are not allowed, or None."""
@@ -172,21 +150,18 @@ class FluxFiles:
                 return None
         return max(codes)
 
-    def change_marker(self) -> tuple[object, ...]:
-        """Return values that change when a running job writes output or ends."""
-        return (*self.sizes(self.begun() or 0), self.exit_code())
-
-    def sizes(self, id: int) -> tuple[int, int]:
-        return size(self.path / f"{_PREFIX['stdout']}.{id}"), size(self.path / f"{_PREFIX['stderr']}.{id}")
-
-    def read(self, stream: str, offset: int, limit: int) -> bytes:
-        """Return a piece of output of the job that started."""
+    def native(self) -> str | None:
+        """Return the id of the job that started, else the recorded one; None if there is none."""
         record = self.record()
-        id = self.begun() or (job_number(record.native) if record is not None else None)
-        return piece(self.path / f"{_PREFIX[stream]}.{id}", offset, limit)
+        return self.begun() or (record.native if record is not None else "") or None
 
-    def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+    def outputs(self) -> tuple[Path, Path]:
+        """Return the output files of the job that started."""
+        number = job_number(self.native() or "")
+        return self.path / f"{_PREFIX['stdout']}.{number}", self.path / f"{_PREFIX['stderr']}.{number}"
+
+    def change_marker(self) -> tuple[object, ...]:
+        return (*self.sizes(), self.exit_code())
 
 
 def _check(record: FluxRecord, flux: FluxInJobs) -> str:
@@ -202,7 +177,7 @@ def _check(record: FluxRecord, flux: FluxInJobs) -> str:
     )
 
 
-def gpus_by_id(root: Path) -> dict[int, int]:
+def gpus_by_job(root: Path) -> dict[str, int]:
     """Return the gpus of our started jobs by Flux id: Flux does not list them."""
     found = {}
     for path in root.iterdir():

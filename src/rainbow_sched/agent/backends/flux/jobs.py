@@ -15,7 +15,6 @@ from rainbow_sched.model.hostlist import parse_idset
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _WAITING = frozenset({"NEW", "DEPEND", "PRIORITY", "SCHED"})
 NEVER = 4e9  # seconds since the epoch; Fluxion uses 9223372036 for no limit
-ALREADY_RAN = 113  # exit code of a repeated submission
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +38,10 @@ class FluxJob:
     node_list: str = ""
     exception: str = ""  # its type
     note: str = ""
+
+    @property
+    def native(self) -> str:
+        return job_name(self.id)
 
     @property
     def phase(self) -> Phase:

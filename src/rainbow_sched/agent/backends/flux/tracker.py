@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rainbow_sched.agent.backends.common.batch import first_job
+from rainbow_sched.agent.backends.common.batch_script import ALREADY_RAN
 from rainbow_sched.agent.backends.common.exit_results import exited
 from rainbow_sched.agent.backends.common.host_binding import wrong_nodes
 from rainbow_sched.agent.backends.flux.commands import FluxCommands
 from rainbow_sched.agent.backends.flux.files import FluxFiles
-from rainbow_sched.agent.backends.flux.jobs import ALREADY_RAN, FluxJob, job_name, parse_jobs, result
+from rainbow_sched.agent.backends.flux.jobs import FluxJob, parse_jobs, result
 from rainbow_sched.agent.core.values import Phase, Update
 from rainbow_sched.discovery.flux import FluxNode
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.hostlist import collapse
-
-
-def choose(jobs: Sequence[FluxJob], files: FluxFiles) -> FluxJob | None:
-    """Choose among jobs with one tag: the one that started, else the oldest that has not ended."""
-    begun = files.begun()
-    if begun is not None:
-        jobs = [job for job in jobs if job.id == begun]
-    alive = [job for job in jobs if job.phase is not Phase.ENDED]
-    return min(alive or jobs, key=lambda job: job.id, default=None)
 
 
 async def by_tag(commands: FluxCommands, files: FluxFiles, cluster: str) -> FluxJob | None:
@@ -33,13 +26,13 @@ async def by_tag(commands: FluxCommands, files: FluxFiles, cluster: str) -> Flux
         mark = await _mark(commands, job)
         if mark.get("cluster") == cluster and (record is None or mark.get("key") == record.key):
             same.append(job)
-    return choose(same, files)
+    return first_job(same, files.begun())
 
 
 async def _mark(commands: FluxCommands, job: FluxJob) -> Mapping[str, object]:
     """Return Rainbow's attributes of a job; empty if it is not ours."""
     try:
-        document = await commands.document("job", "info", job_name(job.id), "jobspec")
+        document = await commands.document("job", "info", job.native, "jobspec")
         attributes = document["attributes"]
         found = attributes["user"]["rainbow"] if isinstance(attributes, dict) else {}
     except (Invalid, KeyError, TypeError):
@@ -51,9 +44,9 @@ def update_of(files: FluxFiles, job: FluxJob | None, nodes: Sequence[FluxNode] =
     """Return the attempt's state; None if neither Flux nor the files have it. `nodes`: the instance's, for names."""
     if job is None:
         return _from_files(files)
-    native, sizes, ended = job_name(job.id), files.sizes(job.id), None
+    ended = None
     if job.phase is Phase.ENDED:
-        if job.code == ALREADY_RAN and files.begun() not in (None, job.id):
+        if job.code == ALREADY_RAN and files.begun() not in (None, job.native):
             return None  # a repeated submission that did not run
         record = files.record()
         limit = record.duration if record is not None else None
@@ -67,10 +60,10 @@ def update_of(files: FluxFiles, job: FluxJob | None, nodes: Sequence[FluxNode] =
     return Update(
         tag=files.tag,
         phase=job.phase,
-        native=native,
+        native=job.native,
         result=ended,
         started_at=job.started,
-        sizes=sizes,
+        sizes=files.sizes(),
         nodes=_node_list(job, nodes) if job.phase is not Phase.SUBMITTED else "",
     )
 
@@ -86,9 +79,8 @@ def _from_files(files: FluxFiles) -> Update | None:
     begun, code, got, record = files.begun(), files.exit_code(), files.wrong_nodes(), files.record()
     if begun is None or (code is None and got is None):
         return None
-    native, sizes = job_name(begun), files.sizes(begun)
     if code is None:
         ended = wrong_nodes(got or "", record.only if record is not None else "", "Flux")
     else:
         ended = exited(code)
-    return Update(tag=files.tag, phase=Phase.ENDED, native=native, result=ended, sizes=sizes)
+    return Update(tag=files.tag, phase=Phase.ENDED, native=begun, result=ended, sizes=files.sizes())

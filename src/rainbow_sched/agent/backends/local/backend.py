@@ -144,7 +144,7 @@ class LocalBackend:
         job = self._jobs.get(tag)
         if job is None or job.phase is Phase.ENDED:
             return
-        job.files.cancel()
+        job.files.request_end()
         if job.phase is Phase.SUBMITTED:
             job.files.end_before_start("cancelled")
             self._ended(job, job.files.result())
@@ -198,7 +198,7 @@ class LocalBackend:
         for job in self._queue():
             reason = machine.lacks(job.request, job.allowed)
             if reason is not None:
-                job.files.cancel()  # a runner that is being started must not begin the job now
+                job.files.request_end()  # a runner that is being started must not begin the job now
                 job.files.end_before_start("no-room", f"the machine changed: {reason}")
                 self._ended(job, job.files.result())
         self._start_what_fits()

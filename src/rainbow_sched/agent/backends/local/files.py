@@ -12,12 +12,12 @@ from pathlib import Path
 
 from rainbow_sched.agent.backends.base import Launch
 from rainbow_sched.agent.backends.common.exit_results import exited
-from rainbow_sched.agent.backends.common.job_files import piece, script, size
+from rainbow_sched.agent.backends.common.job_folder import JobFolder, script
 from rainbow_sched.agent.backends.common.launches import clean_environment, copies
 from rainbow_sched.agent.backends.local.cgroups import NOWHERE, CgroupParent, JobCgroup
 from rainbow_sched.agent.backends.local.machine import Machine, Place
-from rainbow_sched.agent.backends.local.wrapper import CANCEL, EXIT, MARKER, boot_id, start_time, write_whole
-from rainbow_sched.agent.core.values import ANY_HOST, STREAMS, WRONG_NODES, AllowedHosts, Result
+from rainbow_sched.agent.backends.local.wrapper import EXIT, MARKER, boot_id, start_time, write_whole
+from rainbow_sched.agent.core.values import ANY_HOST, WRONG_NODES, AllowedHosts, Result
 from rainbow_sched.jobspecs.canonical import from_json, to_json
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import GroupHosts
@@ -37,11 +37,7 @@ class SubmittedJob:
     allowed: AllowedHosts = ANY_HOST
 
 
-class JobFiles:
-    def __init__(self, root: Path, tag: str) -> None:
-        self.tag = tag
-        self.path = root / tag
-
+class JobFiles(JobFolder):
     @property
     def exists(self) -> bool:
         """Return True once the job is submitted."""
@@ -109,11 +105,6 @@ class JobFiles:
         """Return the start marker, or None."""
         return self._json(MARKER)
 
-    def cancel(self) -> None:
-        """Prevent the job from starting."""
-        with contextlib.suppress(FileNotFoundError):
-            (self.path / CANCEL).touch(mode=0o600)
-
     def runner(self) -> int | None:
         """Return the process id of the runner if it is alive."""
         marker = self.begun()
@@ -151,12 +142,6 @@ class JobFiles:
         """Write the result of a job that never started."""
         ended = {"code": None, "cause": cause, "reason": reason or cause, "started": None, "ended": time.time()}
         write_whole(self.path / EXIT, ended)
-
-    def sizes(self) -> tuple[int, int]:
-        return size(self.path / STREAMS[0]), size(self.path / STREAMS[1])
-
-    def read(self, stream: str, offset: int, limit: int) -> bytes:
-        return piece(self.path / stream, offset, limit)
 
     def remove(self) -> None:
         """Remove the directory. It is renamed first, so that an interrupted removal does not look like a job."""

@@ -8,123 +8,93 @@ controller.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
-import secrets
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from rainbow_sched.agent.backends.base import BackendSettings, CannotBind, Launch
-from rainbow_sched.agent.backends.common.cached_facts import CachedFacts
-from rainbow_sched.agent.backends.common.finished_tags import FinishedTags
-from rainbow_sched.agent.backends.common.launches import TAG
-from rainbow_sched.agent.backends.common.poll_interval import PollInterval
-from rainbow_sched.agent.backends.common.submit_locks import SubmitLocks
-from rainbow_sched.agent.backends.slurm.commands import SlurmCommands
-from rainbow_sched.agent.backends.slurm.facts import MarkedNodes, make_facts
+from rainbow_sched.agent.backends.common.batch import BatchBackend
+from rainbow_sched.agent.backends.common.batch_script import bad_environment
+from rainbow_sched.agent.backends.slurm.bids import StartEstimate, StartEstimates, parse_test
+from rainbow_sched.agent.backends.slurm.commands import SlurmCommands, own_groups
+from rainbow_sched.agent.backends.slurm.components import Component, SlurmJobRequest, components, of_group, steps
+from rainbow_sched.agent.backends.slurm.facts import make_facts
 from rainbow_sched.agent.backends.slurm.files import ComponentRecord, SlurmFiles, SlurmRecord, hostlist
-from rainbow_sched.agent.backends.slurm.jobs import SHOW_WAITING, JobComment, SlurmJob
+from rainbow_sched.agent.backends.slurm.jobs import SHOW_WAITING, SQUEUE, JobComment, SlurmJob, ours, parse_jobs
 from rainbow_sched.agent.backends.slurm.lost_jobs import AccountingQuery, LostJobs
-from rainbow_sched.agent.backends.slurm.options import SITE
-from rainbow_sched.agent.backends.slurm.partitions import unreachable
-from rainbow_sched.agent.backends.slurm.queries import OPTIONS, SlurmQueries, SlurmQueue
-from rainbow_sched.agent.backends.slurm.shape import RULES, SlurmShape
-from rainbow_sched.agent.backends.slurm.tracker import choose, update_of
+from rainbow_sched.agent.backends.slurm.options import SITE, chosen_options, nodes_in_extra, one_partition, option_words
+from rainbow_sched.agent.backends.slurm.partitions import PartitionRequest, pick, unreachable
+from rainbow_sched.agent.backends.slurm.racks import within_racks
+from rainbow_sched.agent.backends.slurm.shape import RULES, SlurmShape, arguments, cost, shape
+from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_site, shape_of
+from rainbow_sched.agent.backends.slurm.tracker import same_submission, update_of
 from rainbow_sched.agent.core.values import (
-    ANY_HOST,
     Absent,
     AllowedHosts,
     BidAnswer,
     ClusterFacts,
     JobFound,
-    Phase,
     Unknown,
     Update,
 )
-from rainbow_sched.discovery.slurm import check_conf
+from rainbow_sched.discovery.slurm import (
+    SHOW_CONFIG,
+    SHOW_NODES,
+    SHOW_PARTITIONS,
+    SHOW_TOPOLOGY,
+    SlurmNode,
+    check_conf,
+    parse_config,
+    parse_nodes,
+    parse_partitions,
+    parse_topology,
+)
+from rainbow_sched.discovery.slurm_graph import slurm_graph
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
-from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.request import Request
 
 _NODE_NAME = re.compile("invalid node name", re.IGNORECASE)
-MAX_CONCURRENT = 4  # concurrent sbatch calls; more do not speed the controller up
 
 
-class SlurmBackend:
+class SlurmBackend(BatchBackend[SlurmSite, SlurmJobRequest, SlurmRecord, SlurmJob]):
     """A Slurm cluster."""
 
-    guards_runs = False  # jobs cannot see whether the agent is alive
+    manager, title = "slurm", "Slurm"
+    options = frozenset({"conf", "bid_kept", "settle", "allow_extra"})
+    site_options = SITE
+    poll_seconds, facts_seconds = 10.0, 30.0
 
     def __init__(self, settings: BackendSettings) -> None:
-        self.settings = settings
-        settings.know(*OPTIONS, maps=SITE)
-        options = settings.options
-        self.root = Path(options.get("spool") or settings.directory / "jobs")
-        conf = check_conf(options["conf"]) if options.get("conf") else ""
-        self.commands = SlurmCommands(os.environ, conf=conf)
-        self.questions = SlurmQueries(settings, self.commands)
-        self.queue = SlurmQueue(self.commands, user=os.getuid(), cluster=settings.cluster)
-        self._pace = PollInterval(cap=settings.seconds("interval", 10.0))
-        self._locks = SubmitLocks(MAX_CONCURRENT)
-        self._seen: dict[str, tuple[object, ...]] = {}
-        self._facts = CachedFacts("slurm", settings.seconds("facts_interval", 30.0), time.monotonic)
-        self._marked = MarkedNodes(settings.directory / "marked.json")
-        self._finished = FinishedTags(settings.directory / "forgotten")
+        super().__init__(settings)
+        conf = settings.options.get("conf", "")
+        self.commands = SlurmCommands(os.environ, conf=check_conf(conf) if conf else "")
+        self.nodes: tuple[SlurmNode, ...] = ()  # last known nodes
+        self._no_groups = ""  # why jobs of several groups cannot run here; empty: they can, or it is not known yet
+        self._estimates = StartEstimates(time.monotonic, lifetime=settings.seconds("bid_kept", 15.0))
         settle = settings.seconds("settle", 60.0)
         self._lost_jobs = LostJobs(AccountingQuery(self.commands), settle, time.monotonic, time.time)
 
     @property
     def node_rules(self) -> NodeRules:
         """What Slurm can enforce; `one_group` says why this site runs no jobs of several groups."""
-        reason = self.questions.no_groups
-        return replace(RULES, groups=not reason, one_group=reason)
+        return replace(RULES, groups=not self._no_groups, one_group=self._no_groups)
 
-    async def start(self) -> None:
-        """Read the cluster's configuration; if Slurm does not answer, it is read on first use."""
-        self.settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._finished.read()
-        with contextlib.suppress(Unavailable):
-            await self.questions.site()
+    def folder(self, tag: str) -> SlurmFiles:
+        return SlurmFiles(self.root, tag)
 
     # --- jobs ---
 
-    async def submit(self, launch: Launch) -> str:
-        """Submit a job with sbatch, unless Slurm has it."""
-        async with self._locks.of(launch.tag):
-            if not TAG.fullmatch(launch.tag):
-                raise Unsupported(f"{launch.tag!r} is not the tag of an attempt")
-            files = SlurmFiles(self.root, launch.tag)
-            before = files.record()
-            if before is not None:
-                known = before.native or await self._submitted_before(launch.tag, files)
-                if known:
-                    return known
-            asking = await self.questions.require(launch.request, launch.allowed)
-            parts = tuple(_part(component.shape) for component in asking.components)
-            record = SlurmRecord(
-                key=secrets.token_hex(8), asked=time.time(), duration=launch.request.duration, parts=parts
-            ).whole()
-            await asyncio.to_thread(files.create, launch, record, asking.steps)
-            native = await self._sbatch(files, record, asking.words)
-            files.put(replace(record, native=native))
-            self._pace.reset()
-            return native
+    def record(self, launch: Launch, plan: SlurmJobRequest) -> SlurmRecord:
+        parts = tuple(_part(component.shape) for component in plan.components)
+        return SlurmRecord(duration=launch.request.duration, parts=parts).whole()
 
-    async def _submitted_before(self, tag: str, files: SlurmFiles) -> str:
-        """Return the id of a job whose submission may have failed; empty if Slurm does not have it."""
-        job = choose(self.queue.ours(await self.queue.fresh()).get(tag, []), files)
-        if job is None:
-            return files.begun() or ""
-        record = files.record()
-        if record is not None:
-            files.put(replace(record, native=job.id))
-        return job.id
-
-    async def _sbatch(self, files: SlurmFiles, record: SlurmRecord, words: tuple[str, ...]) -> str:
+    async def hand_over(self, launch: Launch, plan: SlurmJobRequest, record: SlurmRecord) -> str:
+        """Submit a job with sbatch."""
+        files = self.folder(launch.tag)
+        await asyncio.to_thread(files.write, launch, record, plan.steps)
         await self.commands.check_controller()
         comment = JobComment(self.settings.cluster, files.tag, record.key)
         place = str(files.path).replace("%", "%%")  # sbatch expands % patterns
@@ -132,118 +102,147 @@ class SlurmBackend:
             *("sbatch", "--parsable", "--no-requeue", "--open-mode=append", "--export=ALL"),
             *(f"--job-name={files.tag}", f"--comment={comment}", f"--chdir={files.path}"),
             *(f"--output={place}/stdout", f"--error={place}/stderr"),
-            *(*words, str(files.script)),
+            *(*plan.words, str(files.script)),
         )
         if done.code:
             problem = self.commands.problem(done)
-            if isinstance(problem, Invalid):
-                await asyncio.to_thread(files.remove)
-                if record.only and _NODE_NAME.search(done.err):
-                    self.questions.reshape(self.settings)
-                    raise CannotBind(f"{problem}; the cluster's nodes have changed and will be read again")
+            if isinstance(problem, Invalid) and record.only and _NODE_NAME.search(done.err):
+                self.discard_site()
+                raise CannotBind(f"{problem}; the cluster's nodes have changed and will be read again")
             raise problem
         return done.out.strip().partition(";")[0]
 
-    async def lookup(self, tag: str) -> JobFound | Absent | Unknown:
-        """Return the job from Slurm or from its own files."""
-        if tag in self._finished:
-            return Absent()
-        files = SlurmFiles(self.root, tag)
+    async def list_jobs(self) -> Mapping[str, Sequence[SlurmJob]]:
+        jobs = parse_jobs(await self.commands.ask(*SQUEUE))
+        return ours(jobs, os.getuid(), self.settings.cluster)
+
+    def is_same(self, job: SlurmJob, record: SlurmRecord) -> bool:
+        return same_submission(job, record)
+
+    def update(self, tag: str, job: SlurmJob | None, now: float) -> Update | None:
+        return update_of(self.folder(tag), job, now)
+
+    async def unlisted(self, tag: str) -> JobFound | Absent | Unknown:
+        return await self._lost_jobs.look(self.folder(tag))
+
+    async def end_jobs(self, natives: Sequence[str]) -> None:
+        await self.commands.ask("scancel", *natives)
+
+    async def forget(self, tag: str) -> None:
+        self._lost_jobs.forget(tag)
+        await super().forget(tag)
+
+    # --- the site ---
+
+    async def read_site(self) -> SlurmSite:
+        nodes = parse_nodes(await self.commands.ask(*SHOW_NODES))
+        partitions = parse_partitions(await self.commands.ask(*SHOW_PARTITIONS))
+        graph = self.settings.graph or slurm_graph(self.settings.cluster, nodes, await self._racks())
+        config = parse_config(await self.commands.ask(*SHOW_CONFIG))
+        site = make_site(graph, nodes, partitions, own_groups(), config)
+        self.nodes, self._no_groups = nodes, site.no_groups
+        return site
+
+    async def _racks(self) -> dict[str, str]:
+        """Return the leaf switch of each node; empty if Slurm has no topology."""
         try:
-            jobs = self.queue.ours(await self.queue.fresh()).get(tag, [])
-        except Unavailable as problem:
-            return Unknown(str(problem))
-        update = update_of(files, choose(jobs, files), time.time())
-        if update is not None:
-            return JobFound(update)
-        return await self._lost_jobs.look(files)
+            return parse_topology(await self.commands.ask(*SHOW_TOPOLOGY))
+        except Invalid:
+            return {}
 
-    async def poll(self) -> tuple[Update, ...]:
-        """Return every job of ours that Slurm lists or that left its exit code."""
-        jobs = self.queue.ours(await self.queue.fresh())
-        return await asyncio.to_thread(self._updates, jobs)
+    async def _site_now(self) -> SlurmSite:
+        """Read the nodes again, and the configuration if it has changed."""
+        site = await self.site()
+        self.nodes = parse_nodes(await self.commands.ask(*SHOW_NODES))
+        rules = {part.name: part for part in parse_partitions(await self.commands.ask(*SHOW_PARTITIONS))}
+        if site.shape != shape_of(self.nodes) or site.rules != rules:
+            self.discard_site()  # read again below
+        return await self.site()
 
-    def _updates(self, jobs: dict[str, list[SlurmJob]]) -> tuple[Update, ...]:
-        names = {path.name for path in self.root.iterdir() if TAG.fullmatch(path.name)}
-        found = []
-        for tag in sorted((names | jobs.keys()) - self._finished.tags):
-            files = SlurmFiles(self.root, tag)
-            update = update_of(files, choose(jobs.get(tag, []), files), time.time())
-            if update is not None:
-                found.append(update)
-        running = [update.tag for update in found if update.phase is Phase.RUNNING]
-        self._seen = {tag: SlurmFiles(self.root, tag).change_marker() for tag in running}
-        return tuple(found)
-
-    async def changed(self) -> None:
-        """Wait until the next poll; the interval is short after an action or output, then grows up to the maximum."""
-        await self._pace.wait(
-            lambda: any(SlurmFiles(self.root, tag).change_marker() != seen for tag, seen in self._seen.items())
-        )
-
-    async def cancel(self, tag: str) -> None:
-        jobs = self.queue.ours(await self.queue.fresh()).get(tag, [])
-        alive = [job.id for job in jobs if job.phase is not Phase.ENDED]
-        if alive:
-            SlurmFiles(self.root, tag).request_end()
-            done = await self.commands.run("scancel", *alive)
-            self._pace.reset()
-            if done.code and isinstance(problem := self.commands.problem(done), Unavailable):
-                raise problem
-
-    async def output(self, tag: str, stream: str, offset: int, limit: int) -> bytes:
-        return await asyncio.to_thread(SlurmFiles(self.root, tag).read, stream, offset, limit)
-
-    # --- questions ---
-
-    async def check(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> str | None:
-        """Return what Slurm cannot express or could never run, or None."""
-        return await self.questions.check(request, allowed)
-
-    async def bid(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> BidAnswer:
-        """Estimate start with `sbatch --test-only`, cost from the site's prices."""
-        return await self.questions.bid(request, allowed)
-
-    async def facts(self) -> ClusterFacts:
-        """Return free and used resources, refreshed once per interval."""
-        return await self._facts.get(self._look)
-
-    async def _look(self) -> ClusterFacts:
-        site = await self.questions.look_again()
+    async def read_facts(self) -> ClusterFacts:
+        site = await self._site_now()
         waiting = await self.commands.ask(*SHOW_WAITING)
-        own = self._holdings(self.queue.ours(self.queue.last))
         queued = len({word.partition("+")[0] for word in waiting.split()})  # components of one job: 7+0 7+1
-        state = {"queue_depth": queued, **self.settings.prices.state()}
-        nodes = self.questions.nodes
-        away = unreachable(site, nodes)
-        found = await asyncio.to_thread(make_facts, site.graph, nodes, own, self._marked, state, away)
-        found = replace(found, shape=site.shape)
-        if self.settings.graph is None:
-            return replace(found, marks={}, used=None)  # the server's graph may have other names
-        return found
+        away = unreachable(site, self.nodes)
+        own = self._holdings()
+        state = {"queue_depth": queued}
+        found = await asyncio.to_thread(make_facts, site.graph, self.nodes, own, self.marked, state, away)
+        return replace(found, shape=site.shape)
 
-    def _holdings(self, jobs: dict[str, list[SlurmJob]]) -> list[tuple[SlurmJob, SlurmRecord]]:
+    def _holdings(self) -> list[tuple[SlurmJob, SlurmRecord]]:
+        """Return the listed jobs and components of Rainbow with their records."""
         found = []
-        for tag, same in jobs.items():
-            record = SlurmFiles(self.root, tag).record() or SlurmRecord(key="", asked=0.0)
+        for tag, same in self.listed.items():
+            record = self.folder(tag).record() or SlurmRecord()
             for job in same:
                 found += [(part, record.part(number)) for number, part in enumerate((job, *job.parts))]
         return found
 
-    def reshape(self, graph: Graph) -> None:
-        """Use another graph and read the cluster again."""
-        self.settings = replace(self.settings, graph=graph)
-        self.questions.reshape(self.settings)
-        self._facts.expire()
+    # --- requests ---
 
-    async def forget(self, tag: str) -> None:
-        """Remove the job's directory; Slurm lists the job for a while, which is ignored."""
-        self._finished.add(tag)
-        self._lost_jobs.forget(tag)
-        await asyncio.to_thread(SlurmFiles(self.root, tag).remove)
+    async def plan(self, request: Request, allowed: AllowedHosts) -> SlurmJobRequest:
+        """Return the sbatch options of a request; raise `Unsupported` if it can never run."""
+        reason = _cannot_start(request)
+        if reason is not None:
+            raise Unsupported(reason)
+        site = await self.site()
+        many = len(request.groups)
+        if many > 1 and site.no_groups:
+            raise Unsupported(site.no_groups)
+        made = [self._component(*of_group(request, allowed, n), site, n if many > 1 else None) for n in range(many)]
+        found = components(made, site)
+        return SlurmJobRequest(found, steps(request, found, site))
 
-    async def close(self) -> None:
-        """Do nothing: jobs continue in Slurm."""
+    def _component(self, request: Request, allowed: AllowedHosts, site: SlurmSite, group: int | None) -> Component:
+        """Return one component; `group`: its index if there are several."""
+        extra = nodes_in_extra(request.options)
+        if group is not None and extra.named:
+            raise Unsupported("a job of several groups must not name nodes in its extra options")
+        found = shape(replace(request, not_hosts=(*request.not_hosts, *extra.exclude)), site, allowed)
+        own = self.common_options() - {"allow_extra"}
+        options = {key: value for key, value in self.settings.options.items() if key not in own}
+        site_options = chosen_options(request.options, options)
+        named = one_partition(found.partition, request.options, site_options)
+        asked = PartitionRequest(named, site_options.get("account", ""), request.duration)
+        found, partition = self._picked(within_racks(found, site, self.nodes), site, asked)
+        made = arguments(found, site, request.duration, named=extra.named, component=group is not None)
+        made = replace(made, partition=partition)
+        return Component(group or 0, found, (*made.words, *option_words(request.options, options, made)))
+
+    def _picked(self, shapes: Sequence[SlurmShape], site: SlurmSite, asked: PartitionRequest) -> tuple[SlurmShape, str]:
+        """Return the first shape that could run, with its partitions; raise `Unsupported` if none could."""
+        problem = Unsupported("no node in a rack is allowed by the request")
+        for found in shapes:
+            try:
+                return found, pick(found, site, self.nodes, asked)
+            except Unsupported as reason:
+                problem = CannotBind(f"{reason}; {found.unknown}") if found.unknown else reason
+        if len(shapes) > 1:
+            problem = type(problem)(f"no single rack can run it: {problem}")
+        raise problem
+
+    async def estimate(self, request: Request, plan: SlurmJobRequest) -> BidAnswer:
+        """Estimate start with `sbatch --test-only`."""
+        estimate = self._estimates.get(plan.words) or await self._ask_estimate(plan.words)
+        if estimate.start is None and estimate.reason:
+            return BidAnswer(yes=False, reason=estimate.reason)
+        wait = estimate.wait(time.time())
+        prices = [cost(one.shape, self.settings.prices, request.duration) for one in plan.components]
+        price = None if None in prices else sum(price for price in prices if price is not None)
+        return BidAnswer(yes=True, start_p50=wait, start_p90=wait, cost=price)
+
+    async def _ask_estimate(self, words: tuple[str, ...]) -> StartEstimate:
+        if not self._estimates.take_token():
+            return self._estimates.stale(words) or StartEstimate(None)
+        await self.commands.check_controller()
+        extra = {"SLURM_TIME_FORMAT": "%s"}
+        done = await self.commands.run("sbatch", "--test-only", *words, "--wrap=true", extra=extra)
+        found = parse_test(done.err)
+        problem = self.commands.problem(done) if done.code else None
+        if found is None or isinstance(problem, Unavailable):
+            raise problem or Unavailable("sbatch --test-only gave no estimate")
+        self._estimates.put(words, found)
+        return found
 
 
 def _part(found: SlurmShape) -> ComponentRecord:
@@ -253,6 +252,17 @@ def _part(found: SlurmShape) -> ComponentRecord:
         memory=found.total_memory,
         only=hostlist(found.only),
     )
+
+
+def _cannot_start(request: Request) -> str | None:
+    """Return why no Slurm job can run the command, or None."""
+    if len(request.tasks) != 1 and (len(request.groups) == 1 or not request.tasks):
+        return f"Slurm runs one task per job, in any number of copies; this request has {len(request.tasks)}"
+    if request.image:
+        return f"this backend does not run container images ({request.image})"
+    if any("\0" in word for task in request.tasks for word in task.command):
+        return "an argument of the command contains a zero byte"
+    return bad_environment(request.environment)
 
 
 def make(settings: BackendSettings) -> SlurmBackend:

@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Container, Iterable, Mapping, Sequence
-from pathlib import Path
 
-from rainbow_sched.agent.backends.local.wrapper import write_whole
+from rainbow_sched.agent.backends.common.facts import MarkedNodes
 from rainbow_sched.agent.backends.slurm.files import SlurmRecord
 from rainbow_sched.agent.backends.slurm.jobs import SlurmJob
 from rainbow_sched.agent.core.values import ClusterFacts, Phase
 from rainbow_sched.discovery.slurm import SlurmNode
-from rainbow_sched.discovery.slurm_state import SlurmAllocation, free_totals, merge_marks, used_by_others
+from rainbow_sched.discovery.slurm_state import SlurmAllocation, free_totals, nodes_not_up, used_by_others
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.graph import Graph
-
-
-class MarkedNodes:
-    """Names that were once reported as not up, on disk.
-
-    Only for these is `up` reported, so that a mark that an operator set in Rainbow on another node is kept.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.names: set[str] = set()
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            self.names = set(json.loads(path.read_text()))
-
-    def add(self, marks: Mapping[str, str]) -> None:
-        if not self.names.issuperset(marks):
-            self.names.update(marks)
-            write_whole(self._path, sorted(self.names))
 
 
 def make_facts(
@@ -44,9 +23,9 @@ def make_facts(
     unreachable: Container[str] = (),
 ) -> ClusterFacts:
     """Return the facts; `own` are our running jobs with their records, `state` is additional state."""
-    known = {name: None for name, type in zip(graph.names, graph.types, strict=True) if type == "node"}
-    marks = merge_marks(marked.names, nodes, known, unreachable)
-    marked.add(marks)
+    listed = {node.name for node in nodes}
+    known = [name for name, type in zip(graph.names, graph.types, strict=True) if type == "node" and name in listed]
+    marks = marked.report(nodes_not_up(nodes, unreachable), known)
     threads = {node.name: node.cpus_per_core for node in nodes}
     running = [_holding(job, record, threads) for job, record in own if job.phase is Phase.RUNNING]
     used = used_by_others(graph, nodes, running)

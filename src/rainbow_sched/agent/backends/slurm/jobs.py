@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from rainbow_sched.agent.backends.common.batch_script import ScriptExit
 from rainbow_sched.agent.backends.common.exit_results import exited, over_limit
 from rainbow_sched.agent.core.values import Phase, Result
 from rainbow_sched.discovery.slurm import node_names
@@ -76,6 +77,10 @@ class SlurmJob:
     parts: tuple[SlurmJob, ...] = ()  # the other components
 
     @property
+    def native(self) -> str:
+        return self.id
+
+    @property
     def phase(self) -> Phase:
         if self.state in WAITING:
             return Phase.SUBMITTED
@@ -90,14 +95,6 @@ class SlurmJob:
         lists = [one.node_list for one in (self, *self.parts)]
         cut = any(len(text) >= _FIELDS["NodeList"] for text in lists)
         return "" if cut or not all(lists) or "(null)" in lists else ",".join(lists)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptExit:
-    code: int
-    started: float | None = None
-    ended: float | None = None
-    cause: str = "exit"  # exit, time-limit, launch (command not found), cwd (no working directory) or wrong-nodes
 
 
 def parse_jobs(text: str) -> tuple[SlurmJob, ...]:
@@ -179,7 +176,7 @@ def _ended(job: SlurmJob, left: ScriptExit | None, *, over_memory: bool) -> Resu
     signal = job.signal or (left.code - 128 if left and left.code > 128 else 0)
     code = left.code if left is not None else 128 + signal if signal else job.code
     if job.state in ("COMPLETED", "FAILED") and left is not None:
-        return from_exit(left)
+        return left.result()
     if job.state == "FAILED" and job.signal == _OUTPUT_FAILED:
         reason = "Slurm could not open the job's output; check that the spool directory is on every node"
         return Result(state=state, failure=Failure.LAUNCH, reason=reason)
@@ -195,16 +192,6 @@ def _ended(job: SlurmJob, left: ScriptExit | None, *, over_memory: bool) -> Resu
         "TIMEOUT": over_limit(None),
     }.get(job.state, f"Slurm reports {job.state} ({job.reason})")
     return Result(state=state, exit_code=code or None, failure=failure, reason=reason)
-
-
-def from_exit(left: ScriptExit) -> Result:
-    """Return the result from the job's script."""
-    ended = exited(left.code, started=left.started, ended=left.ended)
-    if left.cause == "time-limit":
-        return replace(ended, failure=Failure.TIME_LIMIT, reason=over_limit(None))
-    if left.cause in ("launch", "cwd"):
-        return replace(ended, failure=Failure.LAUNCH, reason="its working directory cannot be used")
-    return ended
 
 
 def ours(jobs: Iterable[SlurmJob], user: int, cluster: str) -> dict[str, list[SlurmJob]]:

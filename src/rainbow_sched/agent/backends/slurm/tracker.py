@@ -1,14 +1,14 @@
-"""Find an attempt's Slurm job, and combine Slurm's state with the job's own files."""
+"""Recognize an attempt's Slurm job, and combine Slurm's state with the job's own files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
+from rainbow_sched.agent.backends.common.batch_script import ALREADY_RAN, WITHDRAWN, ScriptExit
 from rainbow_sched.agent.backends.common.exit_results import not_found, over_limit
 from rainbow_sched.agent.backends.common.host_binding import wrong_nodes
-from rainbow_sched.agent.backends.slurm.files import ALREADY_RAN, WITHDRAWN, SlurmFiles, SlurmRecord
-from rainbow_sched.agent.backends.slurm.jobs import ScriptExit, SlurmJob, from_exit, read_comment, result
+from rainbow_sched.agent.backends.slurm.files import SlurmFiles, SlurmRecord
+from rainbow_sched.agent.backends.slurm.jobs import SlurmJob, read_comment, result
 from rainbow_sched.agent.core.values import WRONG_NODES, Phase, Result, Update
 from rainbow_sched.model.attempt import AttemptState, Failure
 
@@ -17,18 +17,7 @@ SETTLE_SECONDS = 60.0  # seconds in which a lost job may still write its exit co
 LOST_JOB_SECONDS = 3600.0  # seconds until a lost job without a limit is considered ended
 
 
-def choose(jobs: Sequence[SlurmJob], files: SlurmFiles) -> SlurmJob | None:
-    """Choose among jobs with one tag: the one that started, else the oldest that has not ended."""
-    record, begun = files.record(), files.begun()
-    if begun is not None:
-        jobs = [job for job in jobs if job.id == begun]
-    if record is not None:
-        jobs = [job for job in jobs if _same(job, record)]
-    alive = [job for job in jobs if job.phase is not Phase.ENDED]
-    return min(alive or jobs, key=lambda job: int(job.id), default=None)
-
-
-def _same(job: SlurmJob, record: SlurmRecord) -> bool:
+def same_submission(job: SlurmJob, record: SlurmRecord) -> bool:
     """Return True if we submitted this job, by its key, or by its time where a site rewrites comments."""
     comment = read_comment(job.comment)
     if comment is not None:
@@ -46,7 +35,7 @@ def update_of(files: SlurmFiles, job: SlurmJob | None, now: float) -> Update | N
             return withdrawn(files)
         if left is None:
             return None
-        ended = _explained(from_exit(left), files)
+        ended = _explained(left.result(), files)
         return Update(
             tag=files.tag,
             phase=Phase.ENDED,
@@ -64,7 +53,7 @@ def update_of(files: SlurmFiles, job: SlurmJob | None, now: float) -> Update | N
         if left is None and job.code == ALREADY_RAN:
             return _ran_before(found, job, now)
         if left is not None and left.code == 0 and not files.end_requested():
-            ended = from_exit(left)  # it succeeded, even if a restarted controller reports something else
+            ended = left.result()  # it succeeded, even if a restarted controller reports something else
         else:
             ended = _explained(result(job, left, over_memory=files.over_memory()), files)
         return replace(found, started_at=job.started, result=ended)

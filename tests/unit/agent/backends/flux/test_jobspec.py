@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from rainbow_sched.agent.backends.base import CannotBind
 from rainbow_sched.agent.backends.common.programs import ProgramResult
+from rainbow_sched.agent.backends.flux.bids import reliable_estimate, round_to_now, simulated_start
 from rainbow_sched.agent.backends.flux.capacity import FluxQueues, lacks, takes
 from rainbow_sched.agent.backends.flux.commands import FluxCommands
 from rainbow_sched.agent.backends.flux.facts import FluxSite
 from rainbow_sched.agent.backends.flux.files import FluxFiles
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, parse_jobs, result
 from rainbow_sched.agent.backends.flux.jobspec import plain, with_tag
-from rainbow_sched.agent.backends.flux.queries import reliable_estimate, round_to_now, simulated_start
 from rainbow_sched.agent.backends.flux.tracker import update_of
 from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts, Phase
 from rainbow_sched.discovery.flux import flux_graph, parse_r
@@ -324,8 +324,8 @@ def test_what_never_ends_is_not_waited_for():
     assert simulated_start([job], 1, 0, 0.0) is None
 
 
-def test_only_the_nodes_that_a_job_may_use_count_for_its_start(tmp_path):
-    site = FluxSite(GRAPH, parse_r(R), tmp_path / "marked")
+def test_only_the_nodes_that_a_job_may_use_count_for_its_start():
+    site = FluxSite(GRAPH, parse_r(R))
     ib = frozenset({0, 1})
     assert site.sized(replace(running(16, 9.0), ranks="1-2"), ib).cores == 8
     assert site.sized(replace(running(8, 9.0), ranks="3"), ib).cores == 0

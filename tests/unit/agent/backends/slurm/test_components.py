@@ -156,7 +156,8 @@ def test_every_bound_component_is_checked_and_one_srun_starts_all(tmp_path: Path
     files = SlurmFiles(tmp_path, "rb-1-1")
     launch = Launch(tag="rb-1-1", job=1, attempt=1, cluster="c", request=request)
     record = a_record(ComponentRecord(), ComponentRecord(only="n2"))
-    files.create(launch, record, [SrunStep(0, ("srun", "--het-group=0")), SrunStep(1, ("srun", "--het-group=1"))])
+    files.create(record)
+    files.write(launch, record, [SrunStep(0, ("srun", "--het-group=0")), SrunStep(1, ("srun", "--het-group=1"))])
     text = files.script.read_text()
     assert 'rb_outside "${SLURM_JOB_NODELIST_HET_GROUP_1}" n2' in text
     assert 'rb_outside "${SLURM_JOB_NODELIST_HET_GROUP_0}"' not in text

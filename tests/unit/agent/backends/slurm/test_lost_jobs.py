@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.backends.base import Launch
-from rainbow_sched.agent.backends.slurm.files import WITHDRAWN, SlurmFiles, SlurmRecord
+from rainbow_sched.agent.backends.common.batch_script import WITHDRAWN
+from rainbow_sched.agent.backends.slurm.files import SlurmFiles, SlurmRecord
 from rainbow_sched.agent.backends.slurm.lost_jobs import (
     FAILURE_PAUSE_SECONDS,
     AccountingQuery,
@@ -34,7 +35,8 @@ class SlurmSite:
         self.files = SlurmFiles(directory, "rb-1-1")
         request = request_from_flags(Flags(command=("true",)))
         launch = Launch(tag="rb-1-1", job=1, attempt=1, cluster="c", request=request, array_index=4)
-        self.files.create(launch, RECORD, ())
+        self.files.create(RECORD)
+        self.files.write(launch, RECORD, ())
         accounts = AccountingQuery(self, self.clock)  # type: ignore[arg-type]  # it needs `ask` alone
         self.forgotten = LostJobs(accounts, SETTLE_SECONDS, self.clock, lambda: 1010.0)
 

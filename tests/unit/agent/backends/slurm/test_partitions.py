@@ -11,7 +11,7 @@ from rainbow_sched.agent.backends.slurm.shape import SlurmShape
 from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_site
 from rainbow_sched.discovery.slurm import SlurmNode, parse_partitions, seconds
 from rainbow_sched.discovery.slurm_graph import slurm_graph
-from rainbow_sched.discovery.slurm_state import free_totals, merge_marks
+from rainbow_sched.discovery.slurm_state import free_totals, nodes_not_up
 from rainbow_sched.model.errors import Unsupported
 
 EVERYBODY = "AllowGroups=ALL AllowAccounts=ALL MaxTime=UNLIMITED"
@@ -111,7 +111,7 @@ def test_where_the_groups_of_our_user_are_not_known_slurm_decides(site: SlurmSit
 def test_a_node_in_no_partition_of_ours_counts_as_drained(site: SlurmSite):
     away = unreachable(site, NODES)
     assert away == {"c1"}
-    assert merge_marks((), NODES, dict.fromkeys(site.nodes), away) == {"c1": "drained"}
+    assert nodes_not_up(NODES, away) == {"c1": "drained"}
     assert free_totals(NODES, away)["cores_free"] == 24
 
 

@@ -6,9 +6,17 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.backends.base import Launch
-from rainbow_sched.agent.backends.slurm.files import SlurmFiles, SlurmRecord, bad_environment, step_words
+from rainbow_sched.agent.backends.common.batch import first_job
+from rainbow_sched.agent.backends.common.batch_script import bad_environment
+from rainbow_sched.agent.backends.slurm.files import SlurmFiles, SlurmRecord, step_words
 from rainbow_sched.agent.backends.slurm.jobs import SlurmJob
-from rainbow_sched.agent.backends.slurm.tracker import CLOCK_SKEW_SECONDS, SETTLE_SECONDS, choose, overdue, update_of
+from rainbow_sched.agent.backends.slurm.tracker import (
+    CLOCK_SKEW_SECONDS,
+    SETTLE_SECONDS,
+    overdue,
+    same_submission,
+    update_of,
+)
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.attempt import AttemptState, Failure
@@ -30,7 +38,8 @@ def a_launch(**flags: object) -> Launch:
 @pytest.fixture
 def files(tmp_path: Path) -> SlurmFiles:
     made = SlurmFiles(tmp_path, "rb-1-1")
-    made.create(a_launch(), RECORD, ())
+    made.create(RECORD)
+    made.write(a_launch(), RECORD, ())
     return made
 
 
@@ -42,22 +51,23 @@ def left(files: SlurmFiles, code: int, cause: str = "exit") -> None:
     (files.path / "exit").write_text(f"{code} 1002 1003 {cause}\n")
 
 
-def test_the_job_that_began_counts_whatever_else_has_the_tag(files: SlurmFiles):
-    began(files, 8)
-    assert choose([a_job(7), a_job(8), a_job(9)], files).id == "8"
+def test_the_job_that_began_counts_whatever_else_has_the_tag():
+    assert first_job([a_job(7), a_job(8), a_job(9)], "8").id == "8"
+    assert first_job([a_job(7)], "withdrawn") is None
 
 
-def test_before_it_began_the_first_that_lives_counts(files: SlurmFiles):
-    assert choose([a_job(9), a_job(8), a_job(7, state="FAILED")], files).id == "8"
+def test_before_it_began_the_first_that_lives_counts():
+    assert first_job([a_job(10), a_job(9), a_job(7, state="FAILED")], None).id == "9"
 
 
-def test_a_job_with_another_key_is_another_job_even_under_the_same_id(files: SlurmFiles):
-    assert choose([a_job(comment="rainbow:c:rb-1-1:other")], files) is None
+def test_a_job_with_another_key_is_another_job_even_under_the_same_id():
+    assert same_submission(a_job(), RECORD)
+    assert not same_submission(a_job(comment="rainbow:c:rb-1-1:other"), RECORD)
 
 
-def test_where_comments_are_rewritten_the_time_of_submission_decides(files: SlurmFiles):
-    late, early = a_job(comment="x"), a_job(comment="x", submitted=RECORD.asked - CLOCK_SKEW_SECONDS - 1)
-    assert (choose([late], files), choose([early], files)) == (late, None)
+def test_where_comments_are_rewritten_the_time_of_submission_decides():
+    assert same_submission(a_job(comment="x"), RECORD)
+    assert not same_submission(a_job(comment="x", submitted=RECORD.asked - CLOCK_SKEW_SECONDS - 1), RECORD)
 
 
 def test_a_job_that_slurm_forgot_is_known_by_its_exit_code(files: SlurmFiles):
@@ -105,7 +115,8 @@ def test_the_users_words_are_never_text_of_the_batch_script(tmp_path: Path):
     task = replace(launch.request.tasks[0], command=words)
     files = SlurmFiles(tmp_path, "rb-1-1")
     request = replace(launch.request, tasks=(task,), environment={"A": "x'\n#SBATCH -n9"})
-    files.create(replace(launch, request=request), RECORD, ())
+    files.create(RECORD)
+    files.write(replace(launch, request=request), RECORD, ())
     first_command = next(line for line in files.script.read_text().splitlines() if not line.startswith("#"))
     assert first_command.startswith("dir=")  # sbatch reads no directive after it
     assert "#SBATCH -n9" not in files.script.read_text()

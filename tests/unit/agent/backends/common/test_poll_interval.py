@@ -1,14 +1,11 @@
-"""How often a manager is asked, and what is said when it cannot be."""
+"""How often a manager is asked."""
 
 import asyncio
 
 import pytest
 
 from rainbow_sched.agent.backends.common import poll_interval
-from rainbow_sched.agent.backends.common.cached_facts import CachedFacts
 from rainbow_sched.agent.backends.common.poll_interval import PollInterval
-from rainbow_sched.agent.core.values import ClusterFacts
-from rainbow_sched.model.errors import Unavailable
 
 
 async def test_pauses_grow_to_the_cap_and_shrink_when_something_was_done(monkeypatch: pytest.MonkeyPatch):
@@ -28,20 +25,3 @@ async def test_a_running_job_that_writes_something_ends_the_pause(monkeypatch: p
     pace._next = 30.0
     async with asyncio.timeout(10):
         await pace.wait(lambda: True)
-
-
-async def test_facts_are_looked_for_once_per_interval_and_old_ones_stand_when_that_fails():
-    now, looks = [0.0], []
-
-    async def look() -> ClusterFacts:
-        looks.append(now[0])
-        if now[0] == 20.0:
-            raise Unavailable("no")
-        return ClusterFacts(manager="m", state={"at": now[0]})
-
-    kept = CachedFacts("m", 10.0, lambda: now[0])
-    seen = []
-    for at in (0.0, 5.0, 10.0, 20.0, 21.0, 30.0):
-        now[0] = at
-        seen.append((await kept.get(look)).state["at"])
-    assert (seen, looks) == ([0.0, 0.0, 10.0, 10.0, 10.0, 30.0], [0.0, 10.0, 20.0, 30.0])
