@@ -20,13 +20,12 @@ def run(path, number):
     cause = []
     children = []
 
-    def on_term(signum, frame):
-        cause.append(CANCELED)
+    def end(why):
+        cause.append(why)
         for child in children:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGTERM)
 
-    signal.signal(signal.SIGTERM, on_term)
     streams = []
     for stream in ("stdout", "stderr"):
         about = system.get("shell", {}).get("options", {}).get("output", {}).get(stream, {})
@@ -54,9 +53,10 @@ def run(path, number):
     deadline = time.monotonic() + system["duration"] if system.get("duration") else None
     kill_at = None
     while any(child.poll() is None for child in children):
-        if deadline and not cause and time.monotonic() > deadline:
-            on_term(0, None)
-            cause[:] = [TIMEOUT]
+        if not cause and (path / "jobs" / str(number) / "cancel").exists():
+            end(CANCELED)
+        if not cause and deadline and time.monotonic() > deadline:
+            end(TIMEOUT)
         if cause and kill_at is None:
             kill_at = time.monotonic() + 5
         if kill_at and time.monotonic() > kill_at:
@@ -67,7 +67,6 @@ def run(path, number):
     for child in children:
         code = child.returncode if child.returncode >= 0 else 128 - child.returncode
         status = max(status, code << 8)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     instance = Instance(path)
     job["state"], job["t_cleanup"], job["t_inactive"] = "INACTIVE", time.time(), time.time()
     job["waitstatus"] = {TIMEOUT: 142 << 8, CANCELED: 143 << 8}.get(cause[0], status) if cause else status
@@ -80,10 +79,6 @@ def run(path, number):
     instance.advance()
 
 
-def signal_runner(path, number):
-    wanted = [b"--run", str(path).encode(), str(number).encode()]
-    for entry in pathlib.Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with contextlib.suppress(OSError):
-                if (entry / "cmdline").read_bytes().split(b"\0")[-4:-1] == wanted:
-                    os.kill(int(entry.name), signal.SIGTERM)
+def request_end(path, number):
+    """A runner that is only being started would miss a signal."""
+    (path / "jobs" / str(number) / "cancel").touch()
