@@ -1,14 +1,12 @@
 """OpenID Connect: verify signed tokens (JWT) of a configured issuer.
 
-Only RS256, ES256 and EdDSA are accepted, each with a key of the matching type from the issuer's published set: a token
-cannot choose a weaker algorithm, nor use a public key as a shared secret.
+PyJWT verifies signature, issuer and audience. Only RS256, ES256 and EdDSA are accepted, each with a key of the matching
+type from the issuer's published set: a token cannot choose a weaker algorithm, nor use a public key as a shared secret.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import json
 import logging
 import re
@@ -19,10 +17,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
-from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+import jwt
+from jwt.types import Options
 
 from rainbow_sched.model.credential import user_name
 from rainbow_sched.model.errors import Invalid, Unauthenticated
@@ -36,11 +32,24 @@ FETCH_TIMEOUT_SECONDS = 5.0
 KEY_REFRESH_SECONDS = 3_600.0
 KEY_EXPIRY_SECONDS = 86_400.0  # while the issuer is unreachable
 MIN_REFRESH_INTERVAL = 30.0  # seconds between fetches that unknown key ids cause
+ALGORITHMS = {"RSA": "RS256", "EC": "ES256", "OKP": "EdDSA"}  # by type of key
+CURVES = {"EC": "P-256", "OKP": "Ed25519"}
+MIN_RSA_BITS = 2048
+MAX_KEYS = 100
+_PUBLIC_MEMBERS = ("kty", "crv", "n", "e", "x", "y")
+_CHECKS: Options = {  # PyJWT would read the clock itself, and check claims that we do not use
+    "verify_iss": True,
+    "verify_aud": True,
+    "verify_exp": False,
+    "verify_nbf": False,
+    "verify_iat": False,
+    "verify_sub": False,
+    "verify_jti": False,
+}
 _THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 _PART = re.compile(r"[A-Za-z0-9_-]+")
 _REFUSED = "the credential is unknown, expired or revoked"
 
-PublicKey: TypeAlias = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
 FetchUrl: TypeAlias = Callable[[str], Awaitable[bytes]]
 
 
@@ -84,34 +93,32 @@ class OidcVerifier:
         if len(parts) != 3 or len(text) > MAX_TOKEN_CHARACTERS or not all(_PART.fullmatch(part) for part in parts):
             return None
         try:
-            header, claims = _object(parts[0]), _object(parts[1])
-            self._check_claims(claims, now)
-            algorithm, key = await self._key_of(header, now)
-            verify(algorithm, key, f"{parts[0]}.{parts[1]}".encode(), _decoded(parts[2]))
-            return self._identity(claims)
-        except (_InvalidToken, InvalidSignature, Invalid) as error:
-            log.debug("a token of an issuer was rejected: %s", error or "invalid signature")
+            unverified = self._decode(text, None)
+            _check_times(unverified["payload"], now)
+            key = await self._key_of(unverified["header"], now)
+            return self._identity(self._decode(text, key)["payload"])
+        except (jwt.PyJWTError, _InvalidToken, Invalid, RecursionError) as error:
+            log.debug("a token of an issuer was rejected: %s", error)
             raise Unauthenticated(_REFUSED) from None
 
-    async def _key_of(self, header: Mapping[str, Any], now: float) -> tuple[str, PublicKey]:
+    def _decode(self, text: str, key: jwt.PyJWK | None) -> dict[str, Any]:
+        """Return header and payload; check issuer and audience, and the signature if there is a key."""
+        return jwt.decode_complete(
+            text,
+            key or "",
+            algorithms=[key.algorithm_name] if key else None,
+            audience=self._options.audience,
+            issuer=self._options.issuer,
+            options={**_CHECKS, "verify_signature": key is not None},
+        )
+
+    async def _key_of(self, header: Mapping[str, Any], now: float) -> jwt.PyJWK:
         algorithm, id = header.get("alg"), header.get("kid", "")
-        if not isinstance(algorithm, str) or algorithm not in _KINDS or not isinstance(id, str):
+        if not isinstance(algorithm, str) or algorithm not in ALGORITHMS.values() or not isinstance(id, str):
             raise _InvalidToken("unsupported algorithm")
         if "crit" in header:
             raise _InvalidToken("unsupported extension")
-        return algorithm, await self._keys.key(id, algorithm, now)
-
-    def _check_claims(self, claims: Mapping[str, Any], now: float) -> None:
-        audience = claims.get("aud")
-        audiences = audience if isinstance(audience, list) else [audience]
-        if claims.get("iss") != self._options.issuer:
-            raise _InvalidToken("wrong issuer")
-        if self._options.audience not in audiences:
-            raise _InvalidToken("wrong audience")
-        if now >= _time(claims, "exp", required=True) + CLOCK_SKEW_SECONDS:
-            raise _InvalidToken("expired")
-        if now < _time(claims, "nbf") - CLOCK_SKEW_SECONDS or now < _time(claims, "iat") - CLOCK_SKEW_SECONDS:
-            raise _InvalidToken("not valid yet")
+        return await self._keys.key(id, algorithm, now)
 
     def _identity(self, claims: Mapping[str, Any]) -> ExternalIdentity:
         name = claims.get(self._options.user_claim)
@@ -135,11 +142,11 @@ class _KeySet:
 
     def __init__(self, options: OidcOptions, fetch: FetchUrl) -> None:
         self._options, self._fetch = options, fetch
-        self._keys: dict[tuple[str, str], PublicKey] = {}
+        self._keys: dict[tuple[str, str], jwt.PyJWK] = {}
         self._at = self._tried = float("-inf")
         self._fetching = asyncio.Lock()
 
-    async def key(self, id: str, algorithm: str, now: float) -> PublicKey:
+    async def key(self, id: str, algorithm: str, now: float) -> jwt.PyJWK:
         if now - self._at >= KEY_REFRESH_SECONDS or (id, algorithm) not in self._keys:
             async with self._fetching:
                 known = (id, algorithm) in self._keys and now - self._at < KEY_REFRESH_SECONDS
@@ -167,79 +174,34 @@ class _KeySet:
         return checked_url(str(document["jwks_uri"]))
 
 
-def _read_keys(document: Mapping[str, Any]) -> dict[tuple[str, str], PublicKey]:
+def _read_keys(document: Mapping[str, Any]) -> dict[tuple[str, str], jwt.PyJWK]:
     """Return the usable signing keys by id and algorithm; ignore other keys."""
-    keys: dict[tuple[str, str], PublicKey] = {}
-    for entry in document["keys"][:100]:
-        if entry.get("use", "sig") != "sig":
+    keys: dict[tuple[str, str], jwt.PyJWK] = {}
+    for entry in document["keys"][:MAX_KEYS]:
+        algorithm = ALGORITHMS.get(str(entry.get("kty")))
+        if algorithm is None or entry.get("use", "sig") != "sig" or entry.get("alg", algorithm) != algorithm:
             continue
-        for algorithm, (kind, read) in _KINDS.items():
-            if entry.get("kty") == kind and entry.get("alg", algorithm) == algorithm:
-                try:
-                    keys[(str(entry.get("kid", "")), algorithm)] = read(entry)
-                except (_InvalidToken, ValueError, KeyError, TypeError):
-                    log.warning("ignoring an invalid key of the issuer")
+        try:
+            keys[(str(entry.get("kid", "")), algorithm)] = _read_key(entry, algorithm)
+        except (jwt.PyJWTError, _InvalidToken, ValueError, KeyError, TypeError):
+            log.warning("ignoring an invalid key of the issuer")
     return keys
 
 
-def _read_rsa(entry: Mapping[str, Any]) -> PublicKey:
-    key = rsa.RSAPublicNumbers(_number(entry["e"]), _number(entry["n"])).public_key()
-    if key.key_size < 2048:
-        raise _InvalidToken("RSA key below 2048 bits")
+def _read_key(entry: Mapping[str, Any], algorithm: str) -> jwt.PyJWK:
+    if entry.get("crv") != CURVES.get(entry["kty"]):
+        raise _InvalidToken("wrong curve")
+    key = jwt.PyJWK({name: entry[name] for name in _PUBLIC_MEMBERS if name in entry}, algorithm)
+    if algorithm == "RS256" and key.key.key_size < MIN_RSA_BITS:
+        raise _InvalidToken(f"RSA key below {MIN_RSA_BITS} bits")
     return key
 
 
-def _read_ec(entry: Mapping[str, Any]) -> PublicKey:
-    if entry.get("crv") != "P-256":
-        raise _InvalidToken("ES256 needs curve P-256")
-    return ec.EllipticCurvePublicNumbers(_number(entry["x"]), _number(entry["y"]), ec.SECP256R1()).public_key()
-
-
-def _read_ed(entry: Mapping[str, Any]) -> PublicKey:
-    if entry.get("crv") != "Ed25519":
-        raise _InvalidToken("EdDSA needs curve Ed25519")
-    return ed25519.Ed25519PublicKey.from_public_bytes(_decoded(entry["x"]))
-
-
-_KINDS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], PublicKey]]] = {
-    "RS256": ("RSA", _read_rsa),
-    "ES256": ("EC", _read_ec),
-    "EdDSA": ("OKP", _read_ed),
-}
-
-
-def verify(algorithm: str, key: PublicKey, signed: bytes, signature: bytes) -> None:
-    """Raise InvalidSignature unless `signature` is a valid signature of `signed` by `key`."""
-    if algorithm == "RS256" and isinstance(key, rsa.RSAPublicKey):
-        key.verify(signature, signed, padding.PKCS1v15(), hashes.SHA256())
-    elif algorithm == "ES256" and isinstance(key, ec.EllipticCurvePublicKey) and len(signature) == 64:
-        pair = encode_dss_signature(int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big"))
-        key.verify(pair, signed, ec.ECDSA(hashes.SHA256()))
-    elif algorithm == "EdDSA" and isinstance(key, ed25519.Ed25519PublicKey):
-        key.verify(signature, signed)
-    else:
-        raise InvalidSignature
-
-
-def _object(part: str) -> Mapping[str, Any]:
-    try:
-        found = json.loads(_decoded(part))
-    except (ValueError, RecursionError):
-        raise _InvalidToken("malformed") from None
-    if not isinstance(found, dict):
-        raise _InvalidToken("malformed")
-    return found
-
-
-def _decoded(part: str) -> bytes:
-    try:
-        return base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        raise _InvalidToken("malformed") from None
-
-
-def _number(text: str) -> int:
-    return int.from_bytes(_decoded(text), "big")
+def _check_times(claims: Mapping[str, Any], now: float) -> None:
+    if now >= _time(claims, "exp", required=True) + CLOCK_SKEW_SECONDS:
+        raise _InvalidToken("expired")
+    if now < _time(claims, "nbf") - CLOCK_SKEW_SECONDS or now < _time(claims, "iat") - CLOCK_SKEW_SECONDS:
+        raise _InvalidToken("not valid yet")
 
 
 def _time(claims: Mapping[str, Any], name: str, *, required: bool = False) -> float:

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 
@@ -36,6 +36,7 @@ class Issuer:
     url: str = ""
     keys: dict[str, Any] = field(default_factory=dict)
     published: set[str] = field(default_factory=set)
+    others: list[dict[str, Any]] = field(default_factory=list)  # further entries of the key set, as they are
     asked: int = 0
     down: bool = False
 
@@ -45,6 +46,7 @@ class Issuer:
             "RS256": lambda: rsa.generate_private_key(65537, 2048),
             "ES256": lambda: ec.generate_private_key(ec.SECP256R1()),
             "EdDSA": ed25519.Ed25519PrivateKey.generate,
+            "Ed448": ed448.Ed448PrivateKey.generate,  # not offered
             "weak": lambda: rsa.generate_private_key(65537, 1024),  # must be refused
         }
         self.keys[id] = make[kind]()
@@ -52,7 +54,9 @@ class Issuer:
 
     def document(self) -> dict[str, Any]:
         """The key set as it is published."""
-        return {"keys": [{"kid": id, "use": "sig", **_public(self.keys[id])} for id in sorted(self.published)]}
+        return {
+            "keys": [{"kid": id, "use": "sig", **_public(self.keys[id])} for id in sorted(self.published)] + self.others
+        }
 
     def token(self, id: str, claims: dict[str, Any], header: dict[str, Any] | None = None) -> str:
         """A token signed with a key by the way that fits it."""
@@ -68,8 +72,13 @@ class Issuer:
             .public_key()
             .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
         )
-        signed = f"{text_of({'alg': 'HS256', 'kid': id})}.{text_of(claims)}"
-        return f"{signed}.{text_of(hmac.digest(pem, signed.encode(), hashlib.sha256))}"
+        return secret_signed(id, pem, claims)
+
+
+def secret_signed(id: str, secret: bytes, claims: dict[str, Any]) -> str:
+    """A token signed with a shared secret."""
+    signed = f"{text_of({'alg': 'HS256', 'kid': id})}.{text_of(claims)}"
+    return f"{signed}.{text_of(hmac.digest(secret, signed.encode(), hashlib.sha256))}"
 
 
 def unsigned(claims: dict[str, Any], alg: str = "none") -> str:
@@ -101,6 +110,8 @@ def _public(key: Any) -> dict[str, str]:
     if isinstance(key, ec.EllipticCurvePrivateKey):
         numbers = public.public_numbers()
         return {"kty": "EC", "crv": "P-256", "x": number(numbers.x, 32), "y": number(numbers.y, 32)}
+    if isinstance(key, ed448.Ed448PrivateKey):
+        return {"kty": "OKP", "crv": "Ed448", "x": text_of(public.public_bytes_raw())}
     return {"kty": "OKP", "crv": "Ed25519", "x": text_of(public.public_bytes_raw())}
 
 

@@ -18,7 +18,7 @@ from rainbow_sched.server.oidc import (
 )
 from rainbow_sched.store.base import Tx
 from tests.unit.access.calls import ask, code_of
-from tests.unit.access.issuer import Issuer, running_issuer, text_of, unsigned
+from tests.unit.access.issuer import Issuer, running_issuer, secret_signed, text_of, unsigned
 from tests.unit.access.world import a_world, give
 
 NOW = 1_800_000_000.0
@@ -37,7 +37,7 @@ def shared() -> Iterator[Issuer]:
 @pytest.fixture
 def issuer(shared: Issuer) -> Issuer:
     """The issuer as it was at first."""
-    shared.asked, shared.down = 0, False
+    shared.asked, shared.down, shared.others = 0, False, []
     shared.published = {"RS256", "ES256", "EdDSA", "weak"}
     return shared
 
@@ -115,6 +115,7 @@ async def test_no_signature_a_wrong_one_and_a_public_key_as_secret_are_refused(i
         issuer.token("ES256", good, {"alg": "ES384"}),
         issuer.token("ES256", good, {"alg": ["ES256"]}),
         issuer.token("ES256", good, {"crit": ["b64"], "b64": False}),
+        issuer.token("ES256", good, {"crit": ["b64"], "b64": True}),
         issuer.token("ES256", good, {"kid": "../../etc/passwd"}),
         issuer.token("ES256", good, {"kid": {"a": 1}}),
         issuer.token("weak", good),
@@ -133,6 +134,43 @@ async def test_a_key_in_the_header_is_not_believed(issuer: Issuer) -> None:
     header = {"jwk": stranger.document()["keys"][0], "jku": "http://127.0.0.1:1/keys", "kid": "mine"}
     with pytest.raises(Unauthenticated):
         await checker(issuer).identify(stranger.token("mine", claims(issuer), header), NOW)
+
+
+async def test_a_key_set_offers_no_more_than_the_three_kinds_of_keys(issuer: Issuer) -> None:
+    issuer.new_key("Ed448", "Ed448")
+    published = {entry["kid"]: entry for entry in issuer.document()["keys"]}
+    issuer.others = [
+        {**published["ES256"], "kid": "for encryption", "use": "enc"},
+        {**published["ES256"], "kid": "for another algorithm", "alg": "ES384"},
+        {**published["ES256"], "kid": "curve", "crv": "P-384"},
+        {"kid": "shared", "kty": "oct", "k": text_of(b"k" * 32)},
+        {"kid": "broken", "kty": "RSA", "n": "!", "e": "AQAB"},
+        {"kid": "empty", "kty": "EC"},
+        {"kid": ["list"], "kty": ["EC"]},
+    ]
+    checking, good = checker(issuer), claims(issuer)
+    for id in ("for encryption", "for another algorithm", "curve"):
+        with pytest.raises(Unauthenticated):
+            await checking.identify(issuer.token("ES256", good, {"kid": id}), NOW)
+    for token in (issuer.token("Ed448", good), secret_signed("shared", b"k" * 32, good)):
+        with pytest.raises(Unauthenticated):
+            await checking.identify(token, NOW)
+    assert await checking.identify(issuer.token("ES256", good), NOW) is not None, "the other keys count"
+
+
+async def test_a_key_without_an_id_serves_tokens_without_one(issuer: Issuer) -> None:
+    [nameless] = [dict(entry) for entry in issuer.document()["keys"] if entry["kid"] == "EdDSA"]
+    del nameless["kid"]
+    issuer.others, issuer.published = [nameless], set()
+    token = issuer.token("EdDSA", claims(issuer), {"kid": ""})
+    assert await checker(issuer).identify(token, NOW) is not None
+
+
+@pytest.mark.parametrize("what", ["another issuer", "another audience", "expired", "no expiry", "not yet"])
+async def test_wrong_claims_cause_no_fetch_of_keys(issuer: Issuer, what: str) -> None:
+    with pytest.raises(Unauthenticated):
+        await checker(issuer).identify(issuer.token("ES256", claims(issuer, **BAD_CLAIMS[what])), NOW)
+    assert issuer.asked == 0
 
 
 async def test_keys_are_kept_and_fetched_again_when_a_new_one_appears_but_not_at_an_attackers_pace(
