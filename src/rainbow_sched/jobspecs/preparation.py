@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 
 from rainbow_sched.jobspecs.canonical import encode, to_data
-from rainbow_sched.model.binding import may_bind
 from rainbow_sched.model.candidate import Demand, PlacedSinceReport
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.model.request import Request
+from rainbow_sched.model.request_summary import RequestSummary
 
 _MATCHED = ("groups", "requires", "hosts", "not_hosts", "properties")  # all that matching depends on
 
@@ -17,7 +17,8 @@ def prepare(request: Request) -> PreparedRequest:
     """Return the request with its canonical text and what is derived from it."""
     data = to_data(request)
     text = encode(data)
-    demand = Demand.of(request)
+    summary = RequestSummary.of(request)
+    demand = Demand.of(request, summary)
     return PreparedRequest(
         request=request,
         text=text,
@@ -25,5 +26,5 @@ def prepare(request: Request) -> PreparedRequest:
         match_key=encode([data.get(key) for key in _MATCHED]),
         demand=demand,
         size=PlacedSinceReport(1, demand.nodes, demand.cores),
-        may_bind=may_bind(request),
+        may_bind=summary.may_bind,
     )

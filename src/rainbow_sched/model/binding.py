@@ -9,7 +9,7 @@ from typing import Any
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.hostlist import collapse, expand
 from rainbow_sched.model.reasons import MixedHosts
-from rainbow_sched.model.request import Equals, Request, Requirement
+from rainbow_sched.model.request import Equals, Requirement
 
 NAMING_FIELDS = frozenset({"name", "model", "feature", "partition"})  # fields that a manager knows by name
 HOST = "node"  # vertex type that managers know by name
@@ -100,10 +100,3 @@ class Binding:
 
 
 UNBOUND = Binding()
-
-
-def may_bind(request: Request) -> bool:
-    """Return True if a request has constraints that a list of hosts may have to express."""
-    if request.hosts or request.not_hosts or request.properties:
-        return True
-    return any(level.requires for level in request.walk())

@@ -11,6 +11,7 @@ from rainbow_sched.model.bid import NO_RECORD, Bid, TrackRecord
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.match import Fit
 from rainbow_sched.model.request import Request, Scalar
+from rainbow_sched.model.request_summary import RequestSummary
 
 Prefer: TypeAlias = Literal["", "start", "cost"]
 MAX_COUNTED = 2**31 - 1  # nodes or cores counted of a request; protocol messages hold no more
@@ -127,20 +128,12 @@ class Demand:
     options: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, request: Request) -> Demand:
+    def of(cls, request: Request, summary: RequestSummary | None = None) -> Demand:
         """Count the nodes and cores that `request` needs at least; each slot on a shared node counts as one node."""
-        totals = {"node": 0, "core": 0}
-        for group in request.groups:
-            stack = [(level, 1) for level in group.levels]
-            while stack:
-                level, above = stack.pop()
-                count = above * level.count.min
-                if level.type in totals:
-                    totals[level.type] += count
-                stack.extend((child, count) for child in level.inside)
+        totals = (summary or RequestSummary.of(request)).totals
         return cls(
-            nodes=min(max(1, totals["node"]), MAX_COUNTED),
-            cores=min(totals["core"], MAX_COUNTED),
+            nodes=min(max(1, totals.get("node", 0)), MAX_COUNTED),
+            cores=min(totals.get("core", 0), MAX_COUNTED),
             duration=request.duration,
             name=request.name,
             parameters=request.parameters,

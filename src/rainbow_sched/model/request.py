@@ -126,9 +126,14 @@ class Level:
 
     def walk(self) -> Iterator[Level]:
         """Iterate over this level and all levels inside, from the top."""
-        yield self
+        return (level for level, _ in self.walk_counted())
+
+    def walk_counted(self, slots: int = 1) -> Iterator[tuple[Level, int]]:
+        """Do the same, each with how many of it are needed at least in all `slots` that contain this level."""
+        count = slots * self.count.min
+        yield self, count
         for level in self.inside:
-            yield from level.walk()
+            yield from level.walk_counted(count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +198,10 @@ class Request:
 
     def walk(self) -> Iterator[Level]:
         """Iterate over all levels of all groups, from the top."""
+        return (level for level, _ in self.walk_counted())
+
+    def walk_counted(self) -> Iterator[tuple[Level, int]]:
+        """Do the same, each with how many of it the request needs at least."""
         for group in self.groups:
             for level in group.levels:
-                yield from level.walk()
+                yield from level.walk_counted()

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from rainbow_sched.model.candidate import Demand
-from rainbow_sched.model.request import Level, Request
+from rainbow_sched.model.request import Request
+from rainbow_sched.model.request_summary import RequestSummary
 from rainbow_sched.selection.expressions import Expression
 
 Value: TypeAlias = str | float | bool
@@ -16,11 +17,12 @@ def variables(
     request: Request, *, owner: str, name: str, priority: int, labels: Mapping[str, object]
 ) -> dict[str, Value]:
     """Return nodes, cores, gpus, duration (0 without a time limit), owner, name, priority and labels.KEY of one job."""
-    demand = Demand.of(request)
+    summary = RequestSummary.of(request)
+    demand = Demand.of(request, summary)
     values: dict[str, Value] = {
         "nodes": float(demand.nodes),
         "cores": float(demand.cores),
-        "gpus": float(sum(_gpus(level, 1) for group in request.groups for level in group.levels)),
+        "gpus": float(summary.leaf_totals.get("gpu", 0)),
         "duration": float(request.duration or 0.0),
         "owner": owner,
         "name": name,
@@ -33,9 +35,3 @@ def variables(
 def holds(job_filter: Expression, job: Mapping[str, Value]) -> bool:
     """Return True if the filter accepts the job; a filter whose value is not true or false accepts no job."""
     return job_filter(job) is True
-
-
-def _gpus(level: Level, above: int) -> int:
-    count = above * level.count.min
-    own = count if level.type == "gpu" and not level.inside else 0
-    return own + sum(_gpus(inner, count) for inner in level.inside)

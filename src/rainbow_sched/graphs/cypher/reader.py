@@ -14,6 +14,7 @@ from rainbow_sched.graphs.cypher.values import sort_key
 from rainbow_sched.graphs.cypher.writer import listed
 from rainbow_sched.model.graph import NOTHING, Graph, Subsystem, Vertex
 from rainbow_sched.model.request import Equals, Level, Request, Requirement, Runs, Scalar, Term, Within
+from rainbow_sched.model.request_summary import RequestSummary
 from rainbow_sched.model.versions import is_number, is_version, runs, texts
 
 _MET = "met"  # the subsystem that carries the database's answers into the count of slots
@@ -39,8 +40,8 @@ def whole(engine: CypherEngine, cluster: str) -> GraphRows:
 
 def usable(engine: CypherEngine, clusters: list[str], request: Request) -> dict[str, GraphRows]:
     """Read from each cluster the vertices that the request can use, and those that decide if they are free."""
-    types = sorted({level.type for level in request.walk()})
-    leaves = sorted({level.type for level in request.walk() if not level.inside})
+    summary = RequestSummary.of(request)
+    types, leaves = sorted(summary.totals), sorted(summary.leaf_totals)
     values: dict[str, Any] = {f"type{k}": listed([type]) for k, type in enumerate(types)}
     values |= {f"leaf{k}": listed([type]) for k, type in enumerate(leaves)}
     query = queries.selected(len(types), len(leaves))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.model.request import Request
+from rainbow_sched.model.request_summary import RequestSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class ClusterClasses:
     def __init__(self, request: Request, facts: Facts) -> None:
         self._facts = facts
         self._named = bool(request.hosts or request.not_hosts)
-        requirements = [*request.requires, *(each for level in request.walk() for each in level.requires)]
+        requirements = [*request.requires, *RequestSummary.of(request).requirements]
         self._subsystems = frozenset(each.subsystem for each in requirements)
         self._meeting = [facts.meeting(each) for each in requirements]
         self._about = 0  # facts of the required subsystems, as a bit set

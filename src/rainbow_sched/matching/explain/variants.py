@@ -10,6 +10,7 @@ from rainbow_sched.matching.structure.shapes import Shape
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.changes import Change
 from rainbow_sched.model.request import Request
+from rainbow_sched.model.request_summary import RequestSummary
 
 Changes = tuple[Change, ...]
 MAX_LEVELS = 100_000  # sum over all changed requests matched for one explanation: about two seconds
@@ -25,7 +26,7 @@ class Variants:
         self._requests: dict[Changes, Request] = {(): request}
         self._fitters: dict[Changes, Fitter] = {}
         self._budget = StepBudget()
-        self.levels = sum(1 for _ in request.walk())
+        self.levels = RequestSummary.of(request).levels
         self.work = MAX_LEVELS
 
     def request(self, changes: Changes) -> Request:

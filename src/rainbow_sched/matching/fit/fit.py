@@ -13,7 +13,7 @@ from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.hierarchy import Structure
 from rainbow_sched.matching.structure.shapes import Shape
-from rainbow_sched.model.binding import NodeRules, may_bind
+from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.request import Group, Request
 
 
@@ -60,11 +60,11 @@ class Fitter:
     ) -> None:
         """`rules`: the node rules of these clusters; None to ignore them."""
         self.request = request
-        self._rules = rules if rules is not None and may_bind(request) else None
         self.facts = facts
         self._steps = steps
         self._budget = budget or StepBudget()
         self._planner = Planner(request)
+        self._rules = rules if self._planner.summary.may_bind else None
         self._by_structure: dict[Structure, PlanMatcher] = {}
         self._by_plan: dict[Plan, PlanMatcher] = {}
         self._alone: list[Fitter] | None = None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from rainbow_sched.model.quantities import factor
 from rainbow_sched.model.request import Level, Request
+from rainbow_sched.model.request_summary import RequestSummary
 
 RAW, BYTES = "", "B"
 
@@ -58,7 +59,8 @@ class Planner:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self._types = sorted({level.type for level in request.walk()})
+        self.summary = RequestSummary.of(request)
+        self._types = sorted(self.summary.totals)
         self._plans: dict[tuple[object, ...], Plan] = {}
 
     def plan(self, units: Mapping[str, set[str]]) -> Plan:
@@ -66,20 +68,18 @@ class Planner:
         key = tuple(frozenset(units[type]) if type in units else None for type in self._types)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = _PlanBuilder(self.request, units).build()
+            plan = self._plans[key] = _PlanBuilder(self.request, self.summary.byte_types, units).build()
         return plan
 
 
 class _PlanBuilder:
-    def __init__(self, request: Request, units: Mapping[str, set[str]]) -> None:
+    def __init__(self, request: Request, byte_types: Set[str], units: Mapping[str, set[str]]) -> None:
         self.request = request
+        self.byte_types = byte_types
         self.units = units
         self.steps: list[Step] = []
         self.count = 0
         self.unclear = ""
-        self.byte_types = {
-            level.type for level in request.walk() if not level.inside and factor(level.unit or "?") is not None
-        }
 
     def build(self) -> Plan:
         tops = tuple(

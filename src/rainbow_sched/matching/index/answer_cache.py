@@ -13,7 +13,6 @@ from rainbow_sched.matching.fit.quick_placement import Placer
 from rainbow_sched.matching.index.index import FleetAnswer
 from rainbow_sched.matching.index.request_form import read_forms
 from rainbow_sched.matching.index.tables import Floats, Mask
-from rainbow_sched.model.binding import HOST
 from rainbow_sched.model.match import Matches
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.model.request import Request
@@ -166,8 +165,7 @@ class CachedRequest:
         self.request = request
         self.forms = read_forms(request)
         self.placer = Placer(request)
-        # Something is required below the level of hosts, where a host can be mixed.
-        self.requires_inside = any(level.requires and level.type != HOST for level in request.walk())
+        self.requires_inside = self.placer.planner.summary.requires_inside
         self.answer: CachedAnswer | None = None
 
 

@@ -60,9 +60,9 @@ def read_forms(request: Request) -> RequestForms:
     return RequestForms(forms, exact, request.requires)
 
 
-def _need(level: Level, times: int = 1) -> Need:
+def _need(level: Level, count: int) -> Need:
     scale = (factor(level.unit) or 0) if level.unit else 0
-    return Need(level.type, level.count.min * times, level.unit, scale, level.exclusive)
+    return Need(level.type, count, level.unit, scale, level.exclusive)
 
 
 def _form(level: Level) -> RequestForm:
@@ -74,14 +74,16 @@ def _form(level: Level) -> RequestForm:
         wrappers.append((level.type, level.abstract and not level.requires))
         level = level.inside[0]
     if not level.inside:
-        return RequestForm(host="", count=1, needs=(_need(level),), exact=not level.requires)
+        return RequestForm(host="", count=1, needs=(_need(level, level.count.min),), exact=not level.requires)
     if any(inner.inside for inner in level.inside):
         return _deep(top)
     types = {inner.type for inner in level.inside}
     return RequestForm(
         host=level.type,
         count=level.count.min,
-        needs=tuple(_need(inner) for inner in level.inside) if len(types) == len(level.inside) else _merged(level),
+        needs=tuple(_need(inner, inner.count.min) for inner in level.inside)
+        if len(types) == len(level.inside)
+        else _merged(level),
         shared=level.shared,
         exclusive=level.exclusive,
         abstract=level.abstract and not level.requires,
@@ -94,24 +96,19 @@ def _form(level: Level) -> RequestForm:
 def _merged(level: Level) -> tuple[Need, ...]:
     """Return the first leaf of each type: never more than the request asks for."""
     first = {inner.type: inner for inner in reversed(level.inside)}
-    return tuple(_need(inner) for inner in first.values())
+    return tuple(_need(inner, inner.count.min) for inner in first.values())
 
 
 def _deep(top: Level) -> RequestForm:
     """Return the total per type of nested levels, which the cluster must have at least."""
     totals: dict[str, Need] = {}
-
-    def add(level: Level, times: int) -> None:
+    for level, count in top.walk_counted():
         if level.inside:
-            for inner in level.inside:
-                add(inner, times * level.count.min)
-            return
-        need = _need(level, times)
+            continue
+        need = _need(level, count)
         earlier = totals.get(need.type)
         if earlier is None:
             totals[need.type] = need
         elif earlier.unit == need.unit:
             totals[need.type] = Need(need.type, earlier.count + need.count, need.unit, need.scale, False)
-
-    add(top, 1)
     return RequestForm(host="", count=1, needs=tuple(totals.values()), exact=False)
