@@ -98,7 +98,6 @@ async def _filter(
     clusters: tuple[str, ...],
 ) -> tuple[list[JobFilter], frozenset[str]]:
     """Return the filters for the server, one per cluster, and the state letters to keep."""
-    from rainbow_sched.cli.input.job_ids import resolve
     from rainbow_sched.cli.render.times import parse_time
     from rainbow_sched.client.jobs.codec import JobFilter
 
@@ -108,11 +107,17 @@ async def _filter(
         states=sorted({state for one in letters for state in render_jobs.STATES[one]}),
         name=name or "",
         labels=pairs(labels, "--label"),
-        ids=await resolve(client, ids) if ids else (),
+        ids=await _selected_ids(client, ids) if ids else (),
         since=parse_time(since, time.time()) if since else None,
         owner=owner,
     )
     return [replace(base, cluster=cluster) for cluster in clusters or ("",)], letters
+
+
+async def _selected_ids(client: JobClient, words: tuple[str, ...]) -> list[int]:
+    from rainbow_sched.cli.input.job_ids import resolve
+
+    return await resolve(client, words)
 
 
 async def _own_name(client: JobClient) -> str:

@@ -12,6 +12,7 @@ import click
 from rainbow_sched.cli.input.job_options import JobCommand, JobOptions, job_options
 from rainbow_sched.cli.input.options import document_output
 from rainbow_sched.cli.shell.connect import Connector, connected
+from rainbow_sched.cli.shell.lazy_group import importing
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -46,7 +47,8 @@ def submit(connector: Connector, format: str, options: JobOptions) -> int:
     Only the id goes to stdout (for an array a range, as rainbow wait takes it); messages go
     to stderr.
     """
-    from rainbow_sched.cli.input.job_request import prepare, signing_key
+    with importing():
+        from rainbow_sched.cli.input.job_request import prepare, signing_key
     from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
     from rainbow_sched.cli.shell.exit_codes import ExitCode
     from rainbow_sched.cli.shell.messages import print_message

@@ -7,7 +7,7 @@ import re
 
 from rainbow_sched.model.errors import Invalid
 
-_CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
+_CLOCK = r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?"
 
 
 def format_duration(seconds: float) -> str:
@@ -49,7 +49,7 @@ def parse_time(text: str, now: float) -> float:
     word = text.strip()
     if word == "now":
         return now
-    time_of_day = _CLOCK.fullmatch(word)
+    time_of_day = re.fullmatch(_CLOCK, word)
     if time_of_day:
         return _next(time_of_day, now)
     if re.match(r"\d{4}-\d", word):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
+from rainbow_sched.cli.shell.lazy_group import importing
+
 if TYPE_CHECKING:
     from rainbow_sched.client.async_client import AsyncClient
     from rainbow_sched.client.jobs.methods import JobClient
@@ -47,15 +49,17 @@ class Connector(NamedTuple):
 
     def call(self, use: Callable[[AsyncClient], Awaitable[R]], settings: ClientSettings | None = None) -> R:
         """Run a coroutine function with a connected client, and return its result."""
-        from rainbow_sched.client.async_client import AsyncClient
+        with importing():
+            from rainbow_sched.client.async_client import AsyncClient
 
         settings = settings or self.settings()
         return _run(use, AsyncClient(settings=settings))
 
     def call_jobs(self, use: Callable[[JobClient], Awaitable[R]]) -> R:
         """Do the same with a client that has only the methods for jobs, and starts faster."""
-        from rainbow_sched.client.connection import Connection
-        from rainbow_sched.client.jobs.methods import JobClient
+        with importing():
+            from rainbow_sched.client.connection import Connection
+            from rainbow_sched.client.jobs.methods import JobClient
 
         return _run(use, JobClient(Connection(self.settings())))
 

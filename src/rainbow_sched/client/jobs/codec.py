@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow_sched.client.jobs.views import EventInfo, ExplanationInfo, JobInfo, PlanInfo, Submitted
 from rainbow_sched.client.views import from_message, json_object, timestamp
-from rainbow_sched.model.job import Terms
 from rainbow_sched.pb.v2 import jobs_pb2
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def terms_message(submission: JobSubmission) -> jobs_pb2.Terms:
     """Return the terms of a submission, with its array and dependencies."""
     terms = submission.terms
     known = jobs_pb2.Terms.DESCRIPTOR.fields_by_name  # the server sets the other fields
-    values = {spec.name: getattr(terms, spec.name) for spec in fields(Terms) if spec.name in known}
+    values = {spec.name: getattr(terms, spec.name) for spec in fields(terms) if spec.name in known}
     values["delivery"] = terms.delivery.value
     return jobs_pb2.Terms(**values, array=submission.array, dependencies=submission.dependencies)
 
