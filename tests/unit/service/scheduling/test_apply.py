@@ -122,23 +122,29 @@ async def test_submitted_jobs_planned_under_rules_that_have_changed_go_elsewhere
         await assert_reserved_is_live(service)
 
 
-async def test_a_queued_job_that_was_changed_while_it_was_planned_is_planned_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("alone", [False, True])
+async def test_a_queued_job_that_was_changed_while_it_was_planned_is_planned_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, alone: bool
+) -> None:
+    caplog.set_level("INFO")
+
+    def touch(tx: Tx) -> Job:
+        job = tx.job(1)
+        assert job is not None
+        return tx.update_job(job, JobEvent.UPDATED, 1.0)
+
     async with a_service(tmp_path) as service:
         await with_cluster(service, "alpha")
-        [id] = await a_queued_job(service)
-
-        def touch(tx: Tx) -> Job:
-            job = tx.job(id)
-            assert job is not None
-            return tx.update_job(job, JobEvent.UPDATED, 1.0)
-
+        assert await a_queued_job(service) == [1]
         async with store_busy(service):
             touching = asyncio.create_task(service.core.store.write(touch))
             await turns()
-            deciding = asyncio.create_task(service.scheduling_loop.decide_pending())
+            loop = service.scheduling_loop
+            deciding = asyncio.create_task(loop.decide(1) if alone else loop.decide_pending())
             await asyncio.sleep(0.2)
         await touching
         await deciding
+        assert [record.msg for record in caplog.records].count("a plan was refused: %s") == 1
         [job] = await all_jobs(service)
         assert job.state is JobState.BOUND
         await assert_reserved_is_live(service)
