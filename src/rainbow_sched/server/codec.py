@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from rainbow_sched.jobspecs.canonical import from_json
 from rainbow_sched.jobspecs.dialects.requirements import check_bounds
-from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.jobspecs.reading.arrays import ARRAY_LABEL, array_indices
 from rainbow_sched.jobspecs.registry import parse
 from rainbow_sched.model.credential import Principal
@@ -19,6 +18,7 @@ from rainbow_sched.model.job import MAX_DEPENDENCIES, MAX_LABELS, Delivery, Even
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.pb.v2 import jobs_pb2
+from rainbow_sched.service.request_cache import RequestCache
 from rainbow_sched.service.submission.new_jobs import Receipt
 from rainbow_sched.service.submission.submission import Submission
 from rainbow_sched.service.views.explanation import JobExplanation
@@ -34,9 +34,10 @@ _DEPENDENCY = re.compile(r"(after|afterok|afternotok|afterany):([0-9]{1,18})")
 
 
 class SubmissionReader:
-    """Parses specs and terms, with a cache by their text."""
+    """Parses specs and terms, with a cache of each by their text; the least recently used are dropped."""
 
-    def __init__(self) -> None:
+    def __init__(self, requests: RequestCache) -> None:
+        self._requests = requests
         self._specs: OrderedDict[tuple[bool, str, str], tuple[PreparedRequest, str]] = OrderedDict()
         self._terms: OrderedDict[tuple[bytes, tuple[str, ...]], tuple[Terms, tuple[Dependency, ...]]] = OrderedDict()
 
@@ -56,9 +57,11 @@ class SubmissionReader:
                 check_bounds(request)
             else:
                 request, source = parse(text, dialect=spec.dialect or None), text
-            parsed = self._specs[key] = (prepare(request), source)
+            parsed = self._specs[key] = (self._requests.add(request), source)
             if len(self._specs) > MAX_CACHED:
                 self._specs.popitem(last=False)
+        else:
+            self._specs.move_to_end(key)
         return parsed
 
     def terms(self, message: jobs_pb2.Terms, by: Principal) -> tuple[Terms, tuple[Dependency, ...]]:
@@ -71,6 +74,8 @@ class SubmissionReader:
                 self._terms[key] = parsed
                 if len(self._terms) > MAX_CACHED:
                     self._terms.popitem(last=False)
+        else:
+            self._terms.move_to_end(key)
         return parsed
 
 

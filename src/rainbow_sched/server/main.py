@@ -235,7 +235,7 @@ def _listen(service: Service, gate: Gate, limits: AdmissionLimits) -> tuple[aio.
             ("grpc.max_connection_idle_ms", 600_000),
         ),
     )
-    jobs_pb2_grpc.add_JobsServicer_to_server(JobsHandler(service, SubmissionReader()), gate)
+    jobs_pb2_grpc.add_JobsServicer_to_server(JobsHandler(service, SubmissionReader(core.requests)), gate)
     clusters_pb2_grpc.add_ClustersServicer_to_server(ClustersHandler(core), gate)
     agents_pb2_grpc.add_AgentsServicer_to_server(AgentsHandler(service), gate)
     access_pb2_grpc.add_AccessServicer_to_server(AccessHandler(core), gate)

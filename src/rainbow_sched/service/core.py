@@ -12,8 +12,6 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from rainbow_sched.jobspecs.canonical import from_json
-from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.errors import Unconfirmed
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.policies import PolicyTable, built_in
@@ -27,6 +25,7 @@ from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.lifecycle import settle_stored, store_unsettled
 from rainbow_sched.service.maintenance.generations import GenerationHistory
 from rainbow_sched.service.random_ids import Ids
+from rainbow_sched.service.request_cache import RequestCache
 from rainbow_sched.service.scheduling.bids import BidCollector
 from rainbow_sched.service.scheduling.criteria import CriteriaCache
 from rainbow_sched.service.scheduling.pending import PendingJobs
@@ -36,7 +35,6 @@ from rainbow_sched.store.base import Store, Tx
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-MAX_CACHED_REQUESTS = 4_096
 
 
 @dataclass(slots=True)
@@ -62,7 +60,7 @@ class Core:
     unconfirmed_effects: list[Effects] = field(default_factory=list)  # of writes with unknown outcome
     bidding: BidCollector = field(init=False)
     criteria: CriteriaCache = field(default_factory=CriteriaCache)
-    _requests: dict[str, PreparedRequest] = field(default_factory=dict)
+    requests: RequestCache = field(default_factory=RequestCache)
 
     def __post_init__(self) -> None:
         self.bidding = BidCollector(self.notifier, self.clock, self.settings.bid_deadline, self.settings.bidders)
@@ -152,13 +150,8 @@ class Core:
             self.notifier.notify(OUTPUT)
 
     def request_of(self, spec: str) -> PreparedRequest:
-        """Return the request that a stored canonical text describes; equal texts are parsed once."""
-        request = self._requests.get(spec)
-        if request is None:
-            if len(self._requests) >= MAX_CACHED_REQUESTS:
-                self._requests.clear()
-            request = self._requests[spec] = prepare(from_json(spec))
-        return request
+        """Return the request that a stored canonical text describes."""
+        return self.requests.of_text(spec)
 
 
 async def uncancelled(work: Coroutine[Any, Any, T]) -> T:

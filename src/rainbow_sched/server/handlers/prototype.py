@@ -111,7 +111,7 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
         )
         return Submission(
             owner=by.name,
-            request=prepare(parsed),
+            request=self._core.requests.add(parsed),
             source=request.jobspec,
             name=request.name or parsed.name,
             terms=terms,
