@@ -31,7 +31,8 @@ OURS = {
         *("cli.commands.submit", "cli.input.cluster_names", "cli.input.job_options", "cli.input.job_request"),
         *("client.submission", "documents", "documents.reader"),
         *("jobspecs", "jobspecs.canonical", "jobspecs.dialects", "jobspecs.dialects.flags", "jobspecs.dialects.slots"),
-        *("jobspecs.reading", "jobspecs.reading.counts", "jobspecs.reading.durations", "jobspecs.reading.fields"),
+        *("jobspecs.manager_options", "jobspecs.reading", "jobspecs.reading.counts", "jobspecs.reading.durations"),
+        *("jobspecs.reading.fields",),
         *("model.attempt", "model.job", "model.quantities", "model.request"),
     },
 }

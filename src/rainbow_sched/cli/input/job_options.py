@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import click
 
 from rainbow_sched.cli.input.options import WholeNumber, on_clusters
+from rainbow_sched.jobspecs.manager_options import MANAGER_OPTIONS, ManagerOption
 from rainbow_sched.model.job import DEFAULT_RERUNS, MAX_RETRIES_OR_RERUNS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -59,6 +60,7 @@ class JobOptions:
     dependencies: tuple[str, ...] = ()
     sign: bool = False
     key: str | None = None
+    manager: Mapping[str, str] = field(default_factory=dict)  # by name of `jobspecs/manager_options.py`
 
 
 class RerunOption(click.Option):
@@ -208,17 +210,26 @@ def _with_rerun_counts(args: list[str]) -> list[str]:
     return [f"{RERUN}={DEFAULT_RERUNS}" if word == RERUN else word for word in args]
 
 
-def job_options(command: Command) -> Command:
+def job_options(
+    command: Command, manager_options: Iterable[ManagerOption] = tuple(MANAGER_OPTIONS.values())
+) -> Command:
     """Add all job options to a command, as one argument `options`."""
+    for_manager = {f"manager_{number}": one for number, one in enumerate(manager_options) if one.help}
 
     @click.argument("file", required=False)
     @functools.wraps(command)
     def with_options(*args: Any, **kwargs: Any) -> Any:
         kwargs["argv"] = click.get_current_context().meta.get(COMMAND_KEY, ())
+        given = {one.name: kwargs.pop(parameter) for parameter, one in for_manager.items()}
+        kwargs["manager"] = {name: value for name, value in given.items() if value is not None}
         options = JobOptions(**{field.name: kwargs.pop(field.name) for field in fields(JobOptions)})
         return command(*args, options=options, **kwargs)
 
     decorated: Any = with_options
-    for option in reversed((*RESOURCES, *TERMS)):
+    managers = (
+        click.option(f"--{one.name}", parameter, metavar=one.metavar, help=one.help)
+        for parameter, one in for_manager.items()
+    )
+    for option in reversed((*RESOURCES, *managers, *TERMS)):
         decorated = option(decorated)
     return cast(Command, decorated)

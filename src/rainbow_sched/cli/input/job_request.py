@@ -158,6 +158,7 @@ def _adjusted(request: Request, options: JobOptions, environment: Mapping[str, s
         cwd=options.cwd or request.cwd,
         image=options.image or request.image,
         environment={**request.environment, **_environment(options.env, environment)},
+        options={**request.options, **options.manager},
     )
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from rainbow_sched.documents.reader import MAX_BYTES
 from rainbow_sched.jobspecs.dialects.script_options import Grammar, Option, ScriptOptions, read_options
+from rainbow_sched.jobspecs.manager_options import MANAGER_OPTIONS
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.hints import did_you_mean
 from rainbow_sched.model.request import Request
@@ -25,32 +27,43 @@ _TRIPLE = re.compile(r"(\"{3}|'{3})(.*?)\1")
 _ANY = re.compile(r"^(?:#SBATCH|# ?RAINBOW:?|[^\w\s:]{1,4} {0,4}(?:flux|FLUX):)[ \t]{1,40}-", re.MULTILINE)
 
 
-def _grammar(letters: str, names: str, switches: str) -> Grammar:
-    """Build a grammar from words: letters as `N=nodes n=ntasks`, names with a value, and names without one."""
+def _grammar(letters: str, names: str, switches: str, stored: Iterable[str]) -> Grammar:
+    """Build a grammar from words: letters as `N=nodes n=ntasks`, names with a value, and names without one.
+
+    `stored` are the names of options for the manager.
+    """
     no_value = frozenset(switches.split())
     table = dict(word.split("=", 1) for word in letters.split())
-    return Grammar(letters=table, switches=no_value, names=frozenset(names.split()) | no_value)
+    return Grammar(letters=table, switches=no_value, names=frozenset([*names.split(), *stored]) | no_value)
 
 
-_COMMON = "nodes ntasks job-name output error input "
+_COMMON = "nodes ntasks job-name "
 _SBATCH_LETTERS = """
     N=nodes n=ntasks c=cpus-per-task t=time J=job-name o=output e=error i=input p=partition A=account q=qos
     C=constraint G=gpus a=array D=chdir w=nodelist x=exclude d=dependency M=clusters H=hold b=begin L=licenses
 """
 _SBATCH_NAMES = """
-    partition cpus-per-task time mem gres account ntasks-per-node mail-type mail-user mem-per-cpu array qos
-    constraint gpus export reservation nodelist exclude chdir gpus-per-node gpus-per-task dependency clusters
-    begin licenses
+    cpus-per-task time mem gres ntasks-per-node mail-type mail-user mem-per-cpu array gpus export nodelist exclude
+    chdir gpus-per-node gpus-per-task dependency begin
 """
 _FLUX_LETTERS = "N=nodes n=ntasks c=cores-per-task g=gpus-per-task t=time-limit q=queue B=bank x=exclusive o=setopt"
 _FLUX_NAMES = """
-    nslots cores-per-task cores-per-slot gpus-per-task gpus-per-slot time-limit queue bank project cwd env
-    setopt setattr requires dependency
+    nslots cores-per-task cores-per-slot gpus-per-task gpus-per-slot time-limit cwd env setopt setattr requires
+    dependency
 """
 _RAINBOW_NAMES = " time mem mem-per-cpu gpus-per-node"
-SBATCH = _grammar(_SBATCH_LETTERS, _COMMON + _SBATCH_NAMES, "exclusive overcommit requeue no-requeue hold wait")
-FLUX = _grammar(_FLUX_LETTERS, _COMMON + _FLUX_NAMES, "exclusive")
-RAINBOW = _grammar(f"{_FLUX_LETTERS} J=job-name", _COMMON + _FLUX_NAMES + _RAINBOW_NAMES, "exclusive")
+_SBATCH_SWITCHES = "exclusive overcommit requeue no-requeue hold wait"
+_STORED = MANAGER_OPTIONS.values()
+SBATCH = _grammar(
+    _SBATCH_LETTERS, _COMMON + _SBATCH_NAMES, _SBATCH_SWITCHES, (one.name for one in _STORED if one.sbatch)
+)
+FLUX = _grammar(_FLUX_LETTERS, _COMMON + _FLUX_NAMES, "exclusive", (one.name for one in _STORED if one.flux))
+RAINBOW = _grammar(
+    f"{_FLUX_LETTERS} J=job-name",
+    _COMMON + _FLUX_NAMES + _RAINBOW_NAMES,
+    "exclusive",
+    (one.name for one in _STORED if one.rainbow),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,18 +9,12 @@ from dataclasses import dataclass, field, replace
 from rainbow_sched.jobspecs.dialects.constraints import parse_hosts
 from rainbow_sched.jobspecs.dialects.draft import add_note
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
+from rainbow_sched.jobspecs.manager_options import MANAGER_OPTIONS
 from rainbow_sched.jobspecs.reading.durations import parse_duration
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.quantities import parse_bytes
 from rainbow_sched.model.request import Request
 
-# Site-specific names and options for backends, stored with the job.
-_STORED_OPTIONS = frozenset(
-    {
-        *("partition", "account", "qos", "reservation", "constraint", "clusters", "licenses"),
-        *("queue", "bank", "project", "output", "error", "input"),
-    }
-)
 _NAMES = re.compile(r"[-^]?[A-Za-z0-9][\w.+-]*(?:,[-^]?[A-Za-z0-9][\w.+-]*)*")  # properties that all hold, or do not
 _WHOLE = re.compile(r"[1-9][0-9]{0,9}")
 
@@ -184,7 +178,7 @@ class ScriptOptions:
             else:
                 _need_bytes(option, where)
                 self.texts["memory" if name == "mem" else "memory_per_core"] = value
-        elif name in _STORED_OPTIONS:
+        elif name in MANAGER_OPTIONS:
             self.options[name] = value
         else:
             self.note(where, f"{option} is not honoured")
