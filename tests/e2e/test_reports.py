@@ -6,8 +6,7 @@ import itertools
 import json
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from rainbow_sched.pb.v2 import agents_pb2, clusters_pb2, jobs_pb2
 from tests.support.calls import Calls, bearer
 from tests.support.server_process import RAINBOW, ServerProcess
 from tests.support.service import a_graph, a_request
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(120)
 STATES = (*AttemptState, "evicted")
@@ -209,14 +209,6 @@ def state_of_cluster(calls: Calls, cluster: str) -> dict[str, object]:
     found = calls.clusters.Get(clusters_pb2.GetClusterRequest(cluster=cluster), metadata=calls.who, timeout=20)
     state: dict[str, object] = json.loads(found.state)
     return state
-
-
-def until(told: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-    """Wait for a condition by polling."""
-    deadline = time.monotonic() + seconds
-    while not told():
-        assert time.monotonic() < deadline, f"{what} did not come in {seconds:g} s"
-        time.sleep(0.1)
 
 
 @contextmanager

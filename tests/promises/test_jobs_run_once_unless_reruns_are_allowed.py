@@ -7,8 +7,7 @@ import os
 import signal
 import sqlite3
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 from rainbow_sched.agent.backends.local.wrapper import start_time
 from rainbow_sched.client.jobs.views import JobInfo
 from tests.support.fleet import Fleet, a_fleet
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(180)
 QUICK = "scheduler: {timing: {heartbeat: 1, silent_after: 1, long_poll: 1, lease: 3}}"
@@ -68,14 +68,6 @@ def runs(fleet: Fleet, id: int) -> list[tuple[str, int]]:
     return [(path.suffix[1:], int(path.read_text())) for path in found]
 
 
-def until(what: str, holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait until the condition is true; fail after the timeout."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, f"not within {seconds:g} s: {what}"
-        time.sleep(0.1)
-
-
 def ended(fleet: Fleet, id: int) -> JobInfo:
     return fleet.ended(id)[0]
 
@@ -93,14 +85,14 @@ def test_a_run_that_is_lost_runs_again_by_rerun_and_not_by_retries(fleet: Fleet,
     assert (failed.state, failed.failure) == ("failed", "lost")
     assert clusters(fleet, rerun) == ["east", "west"]
     for id in (rerun, retried):
-        until("the guard has ended the first run", lambda id=id: start_time(runs(fleet, id)[0][1]) is None)
+        until(lambda id=id: start_time(runs(fleet, id)[0][1]) is None, "the end of the first run by its guard")
     if fault is signal.SIGSTOP:
         east.send(signal.SIGCONT)
     else:
         east.process.wait()
         east.start()
     after = submit(fleet, does=("0",))
-    until("east takes work again", lambda: fleet.client.cluster("east").standing == "active")
+    until(lambda: fleet.client.cluster("east").standing == "active", "east takes work again")
     assert ended(fleet, after).state == "succeeded"
     assert {id: len(runs(fleet, id)) for id in (rerun, retried)} == {rerun: 2, retried: 1}
     assert (ended(fleet, rerun).state, ended(fleet, retried).state) == ("succeeded", "failed")
@@ -128,7 +120,7 @@ def test_a_run_with_an_unknown_outcome_is_repeated_by_rerun_and_not_by_retries(f
     fleet.until_begun(rerun, retried)
     kill_runner(fleet, rerun)
     kill_runner(fleet, retried)
-    until("the second run", lambda: len(runs(fleet, rerun)) == 2)
+    until(lambda: len(runs(fleet, rerun)) == 2, "the second run")
     kill_runner(fleet, rerun)
     jobs = fleet.ended(rerun, retried)
     assert [(job.state, job.failure) for job in jobs] == [("failed", "outcome-unknown")] * 2

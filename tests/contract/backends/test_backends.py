@@ -12,7 +12,7 @@ from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.request import Count, Equals, Group, Level, Requirement, Task
-from tests.contract.backends.conftest import Desk, a_launch, a_request
+from tests.support.backends import Desk, a_launch, a_request
 
 LONG = ("sleep", "60")
 

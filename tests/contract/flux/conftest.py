@@ -10,9 +10,8 @@ import pytest
 from rainbow_sched.agent.backends import BackendSettings
 from rainbow_sched.agent.backends.flux.backend import FluxBackend, make
 from rainbow_sched.agent.backends.flux.files import FluxFiles
-from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.discovery.flux import flux_graph
-from tests.contract.backends.conftest import Desk, a_graph
+from tests.support.backends import Desk, a_graph, leave
 from tests.support.flux_stand_in import StandIn, an_r
 from tests.support.flux_stand_in.real import RealFlux, a_real_flux
 
@@ -64,15 +63,6 @@ async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     await desk.backend.start()
     yield desk
     await leave(desk)
-
-
-async def leave(desk: Desk) -> None:
-    """End all jobs of this desk: the instance serves other tests, too."""
-    for update in await desk.backend.poll():
-        if update.phase is not Phase.ENDED:
-            await desk.backend.cancel(update.tag)
-            await desk.until(update.tag, Phase.ENDED)
-    await desk.backend.close()
 
 
 class Flux(Desk):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,16 +9,14 @@ import pytest
 from rainbow_sched.agent.core.values import Phase, Unknown
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.errors import Unavailable
-from tests.contract.backends.conftest import a_launch, a_request
 from tests.contract.flux.conftest import Flux, R, a_flux, leave
+from tests.support.backends import a_launch, a_request
 from tests.support.flux_stand_in import StandIn
 
 
 async def followed(flux: Flux) -> None:
     """Return when the journal is read."""
-    async with asyncio.timeout(20):
-        while flux.backend.follower.table is None:
-            await flux.backend.changed()
+    await flux.wait(lambda: flux.backend.follower.table is not None)
 
 
 async def test_an_instance_that_does_not_answer_means_unknown(stand_in: Flux):
@@ -40,9 +37,7 @@ async def test_an_instance_that_does_not_answer_means_unknown(stand_in: Flux):
 async def test_an_instance_that_comes_back_is_followed_again(stand_in: Flux):
     await followed(stand_in)
     stand_in.instance.stop()
-    async with asyncio.timeout(20):
-        while stand_in.backend.follower.table is not None:
-            await stand_in.backend.changed()
+    await stand_in.wait(lambda: stand_in.backend.follower.table is None)
     stand_in.instance.start()
     await followed(stand_in)
     assert (await stand_in.run(a_request("true"))).result.state is AttemptState.SUCCEEDED
@@ -54,9 +49,7 @@ async def test_without_a_journal_jobs_are_asked_for(tmp_path: Path, lack, caplog
     lack(instance)
     flux = await a_flux(tmp_path, instance)
     assert (await flux.run(a_request("sh", "-c", "exit 3"))).result.exit_code == 3
-    async with asyncio.timeout(20):
-        while "cannot follow the journal of Flux" not in caplog.text:
-            await flux.backend.changed()
+    await flux.wait(lambda: "cannot follow the journal of Flux" in caplog.text)
     assert flux.backend.follower.table is None
     assert (await flux.backend.bid(a_request("true"))).start_p50 == 0.0
     await leave(flux)

@@ -16,8 +16,8 @@ from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.hostlist import expand
 from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Task
-from tests.contract.backends.conftest import a_launch, a_request
 from tests.contract.flux.conftest import Flux, R, a_flux, leave
+from tests.support.backends import a_launch, a_request
 from tests.support.flux_stand_in import StandIn
 
 
@@ -129,9 +129,11 @@ async def test_a_bid_believes_the_scheduler_only_where_it_is_honest(tmp_path: Pa
     await flux.until(first, Phase.RUNNING)
     second = await flux.submit(everything, job=2)
     await flux.until(second, Phase.SUBMITTED)
-    async with asyncio.timeout(20):  # Flux tells of it a moment later
-        while len(await flux.backend.active_jobs()) < 2:
-            await flux.backend.changed()
+
+    async def both_are_listed() -> bool:
+        return len(await flux.backend.active_jobs()) == 2
+
+    await flux.wait(both_are_listed)  # Flux tells of it a moment later
     answer = await flux.backend.bid(replace(sh("true"), duration=60.0))
     assert expected - 20 < answer.start_p50 <= expected
     await leave(flux)
@@ -186,9 +188,7 @@ async def test_a_required_property_keeps_a_job_on_the_nodes_that_have_it(flux: F
 
 async def test_the_journal_says_the_same_as_the_question(flux: Flux):
     """All kinds of ends, by both ways."""
-    async with asyncio.timeout(20):
-        while flux.backend.follower.table is None:
-            await flux.backend.changed()
+    await flux.wait(lambda: flux.backend.follower.table is not None)
     requests = [
         sh("true"),
         sh("exit 3"),

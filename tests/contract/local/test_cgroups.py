@@ -20,7 +20,7 @@ from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.request import Count, Group, Level, Request, Task
-from tests.contract.backends.conftest import Desk, a_graph, a_request, alive, end
+from tests.support.backends import Desk, a_graph, a_request, alive, end
 
 HOG = "import time; x = bytearray(b'x') * (%d << 20); print('got it', flush=True); time.sleep(60)"
 

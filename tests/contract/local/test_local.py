@@ -26,7 +26,7 @@ from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.discovery.host import host_graph, host_subsystems
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.request import Count, Group, Level, Request, Task
-from tests.contract.backends.conftest import Desk, a_graph, a_launch, a_request, alive, end
+from tests.support.backends import Desk, a_graph, a_launch, a_request, alive, end
 
 RUN_ONE = """
 import sys

@@ -19,7 +19,7 @@ from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.graph import Graph, Vertex
 from rainbow_sched.model.hostlist import expand
 from rainbow_sched.model.request import Count, Group, Level, Request
-from tests.contract.backends.conftest import Desk, a_request
+from tests.support.backends import Desk, a_request
 
 NODES = ("n0", "n1", "n2", "n3")
 

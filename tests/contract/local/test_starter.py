@@ -18,7 +18,7 @@ from rainbow_sched.agent.backends.local.starter import words
 from rainbow_sched.agent.backends.local.wrapper import start_time
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.model.attempt import AttemptState
-from tests.contract.backends.conftest import Desk, a_graph, a_request
+from tests.support.backends import Desk, a_graph, a_request
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ import pytest
 
 from rainbow_sched.agent.backends import BackendSettings
 from rainbow_sched.agent.backends.slurm.backend import make
-from rainbow_sched.agent.core.values import Phase
-from tests.contract.backends.conftest import Desk, a_graph
+from tests.support.backends import Desk, a_graph, leave
 from tests.support.slurm import Nodes, SlurmCluster, running
 
 _NUMBERS = itertools.count()
@@ -54,8 +53,4 @@ async def desk(small: SlurmCluster, tmp_path: Path) -> AsyncIterator[Desk]:
     desk = Desk(lambda: make(settings), tmp_path)
     await desk.backend.start()
     yield desk
-    for update in await desk.backend.poll():
-        if update.phase is not Phase.ENDED:
-            await desk.backend.cancel(update.tag)
-            await desk.until(update.tag, Phase.ENDED)
-    await desk.backend.close()
+    await leave(desk)

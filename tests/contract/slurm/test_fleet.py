@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.server_process import RAINBOW, ServerProcess, a_server_process
 from tests.support.slurm import Nodes, SlurmCluster, running
+from tests.support.waiting import until
 
 SECONDS = 60.0
 OTHER_MODULES = ("LMOD_CMD", "MODULES_CMD")
@@ -68,12 +69,10 @@ class Fleet:
 
     def until(self, told: Callable[[], bool], what: str) -> None:
         """Wait for something that only asking tells."""
-        deadline = time.monotonic() + SECONDS
-        while not told():
-            if time.monotonic() > deadline:
-                logs = "\n".join(f"{path.name}:\n{path.read_text()[-2000:]}" for path in self.folder.glob("*.log"))
-                raise AssertionError(f"{what} did not come in {SECONDS:g} s\n{logs}")
-            time.sleep(0.1)
+        until(told, what, SECONDS, self.logs)
+
+    def logs(self) -> str:
+        return "\n".join(f"{path.name}:\n{path.read_text()[-2000:]}" for path in self.folder.glob("*.log"))
 
 
 @pytest.fixture(scope="module")

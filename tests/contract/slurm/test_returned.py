@@ -7,8 +7,7 @@ import json
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,9 +15,9 @@ import pytest
 
 from tests.support.server_process import RAINBOW, ServerProcess, a_server_process
 from tests.support.slurm import Nodes, SlurmCluster, running
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(180)
-SECONDS = 90.0
 
 
 @pytest.fixture
@@ -51,14 +50,6 @@ def an_agent(server: ServerProcess, slurm: SlurmCluster) -> Iterator[Path]:
             process.wait()
 
 
-def until(told: Callable[[], bool], what: str, log: Path) -> None:
-    """Wait for something that only asking tells."""
-    deadline = time.monotonic() + SECONDS
-    while not told():
-        assert time.monotonic() < deadline, f"{what} did not come in {SECONDS:g} s:\n{log.read_text()[-3000:]}"
-        time.sleep(0.05)
-
-
 def job(server: ServerProcess, id: str) -> dict[str, object]:
     found: dict[str, object] = json.loads(server.run("jobs", "-a", "-o", "json", id).stdout)["jobs"][0]
     return found
@@ -74,13 +65,18 @@ def test_a_job_that_a_killed_controller_forgot_goes_back_and_its_cluster_goes_on
 ) -> None:
     with a_server_process(tmp_path) as server, an_agent(server, forgetful) as log:
         shown = ("clusters", "slow")
-        until(lambda: "cores_free" in server.run(*shown, check=False).stdout, "the first word of what is free", log)
+        until(
+            lambda: "cores_free" in server.run(*shown, check=False).stdout,
+            "the first word of what is free",
+            90.0,
+            log.read_text,
+        )
         forgetful.call("scontrol", "update", "nodename=n1", "state=drain", "reason=test")
         id = server.run("submit", "-o", "name", "-n1", "-t", "5m", "--", "true").stdout.split()[0]
-        until(lambda: ": submitted" in log.read_text(), "the submission to Slurm", log)
+        until(lambda: ": submitted" in log.read_text(), "the submission to Slurm", 90.0, log.read_text)
         forgetful.stop_controller(signal.SIGKILL)
         forgetful.start_controller()
-        until(lambda: returns(server, id) != [], "the return", log)
+        until(lambda: returns(server, id) != [], "the return", 90.0, log.read_text)
         found = returns(server, id)[0]
         assert (found["why"], found["counted"]) == ("returned", "")  # it costs neither a retry nor a rerun
         assert found["reason"] == "Slurm accepted the job and lost it before it started"
@@ -88,4 +84,9 @@ def test_a_job_that_a_killed_controller_forgot_goes_back_and_its_cluster_goes_on
         with contextlib.suppress(RuntimeError):  # a controller that forgot the job has forgotten the drain, too
             forgetful.call("scontrol", "update", "nodename=n1", "state=resume")
         after = server.run("submit", "-o", "name", "-n1", "-t", "5m", "--", "true").stdout.split()[0]
-        until(lambda: job(server, after)["state"] == "succeeded", "another job on the same cluster", log)
+        until(
+            lambda: job(server, after)["state"] == "succeeded",
+            "another job on the same cluster",
+            90.0,
+            log.read_text,
+        )

@@ -15,7 +15,7 @@ from rainbow_sched.agent.backends.slurm.files import SlurmFiles
 from rainbow_sched.agent.core.values import Absent, JobFound, Phase, Unknown
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.errors import Invalid, Unavailable
-from tests.contract.backends.conftest import Desk, a_launch, a_request
+from tests.support.backends import Desk, a_launch, a_request
 from tests.support.slurm import SlurmCluster, running
 
 
@@ -80,9 +80,7 @@ async def test_of_two_submissions_to_slurm_one_runs(desk: Desk, fragile: SlurmCl
         str(job.script),
     ).strip()
     update = await desk.until(launch.tag, Phase.ENDED)
-    async with asyncio.timeout(20):
-        while again in fragile.call("squeue", "-h", "-o", "%i").split():
-            await asyncio.sleep(0.1)  # Slurm tells nobody when a job ends
+    await desk.wait(lambda: again not in fragile.call("squeue", "-h", "-o", "%i").split())
     assert (await desk.until(launch.tag, Phase.ENDED)).result.exit_code == update.result.exit_code == 4
     assert (desk.directory / "runs").read_text() == "ran\n"
 
@@ -103,9 +101,7 @@ async def test_a_stopped_controller_means_unknown_and_nothing_is_declared_dead(d
         assert await desk.out(tag) == b"up\n"
     finally:
         fragile.start_controller()
-    async with asyncio.timeout(20):
-        while not await desk.backend.commands.ping():
-            await asyncio.sleep(0.1)  # a daemon in another process is awaited
+    await desk.wait(desk.backend.commands.ping)
     await desk.until(tag, Phase.RUNNING)
     gate.touch()
     assert (await desk.until(tag, Phase.ENDED)).result.exit_code == 5

@@ -22,7 +22,7 @@ from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.hostlist import expand
 from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Task
-from tests.contract.backends.conftest import Desk
+from tests.support.backends import Desk
 from tests.support.slurm import Nodes, SlurmCluster, running
 
 SAY = "echo $RAINBOW_TASK_RANK $SLURMD_NODENAME {}"
@@ -180,9 +180,8 @@ async def test_random_groups_get_what_each_asks_for_on_its_hosts(desk: Desk, ric
         await desk.submit(job(*groups), job=number, allowed=bound(*hosts))
         for number, (groups, hosts) in enumerate(cases, start=1)
     ]
-    async with asyncio.timeout(120):
-        while {update.phase for update in await desk.backend.poll()} != {Phase.ENDED}:
-            await desk.backend.changed()
+    for tag in tags:
+        await desk.until(tag, Phase.ENDED, seconds=120)
     for tag, (groups, hosts) in zip(tags, cases, strict=True):
         found = await desk.backend.lookup(tag)
         assert isinstance(found, JobFound)
@@ -248,9 +247,7 @@ async def test_a_cancel_ends_all_components(desk: Desk, rich: SlurmCluster, wait
     await desk.backend.cancel(tag)
     update = await desk.until(tag, Phase.ENDED)
     assert update.result.state is AttemptState.CANCELLED
-    async with asyncio.timeout(20):
-        while {one["JobState"] for one in shown(rich, native)} != {"CANCELLED"}:
-            await desk.backend.changed()
+    await desk.wait(lambda: {one["JobState"] for one in shown(rich, native)} == {"CANCELLED"})
 
 
 async def test_a_new_agent_finds_a_job_whose_submission_was_not_answered(desk: Desk, rich: SlurmCluster):
@@ -362,9 +359,7 @@ async def test_a_time_limit_ends_the_tasks_of_all_groups(desk: Desk, rich: Slurm
     request = replace(job(nodes("x"), nodes("y"), tasks=sleeping), duration=2.0)
     update = await desk.run(request)
     assert (update.result.state, update.result.failure) == (AttemptState.FAILED, Failure.TIME_LIMIT)
-    async with asyncio.timeout(20):
-        while not {one["JobState"] for one in shown(rich, update.native)} <= {"COMPLETED", "FAILED"}:
-            await desk.backend.changed()
+    await desk.wait(lambda: {one["JobState"] for one in shown(rich, update.native)} <= {"COMPLETED", "FAILED"})
 
 
 async def test_it_is_what_a_native_heterogeneous_job_would_be(desk: Desk, rich: SlurmCluster):

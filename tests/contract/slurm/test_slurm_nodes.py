@@ -23,7 +23,7 @@ from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.hostlist import expand
 from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement
-from tests.contract.backends.conftest import Desk
+from tests.support.backends import Desk
 from tests.support.slurm import SlurmCluster
 
 ALL = ("a1", "a2", "a3", "g1", "g2")

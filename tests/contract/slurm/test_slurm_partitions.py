@@ -16,7 +16,7 @@ from rainbow_sched.discovery.slurm_graph import slurm_graph
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.request import Request
-from tests.contract.backends.conftest import Desk, a_launch
+from tests.support.backends import Desk, a_launch
 from tests.support.slurm import Nodes, SlurmCluster, running
 
 _PARTITIONS = """\

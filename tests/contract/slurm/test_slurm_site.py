@@ -19,7 +19,7 @@ from rainbow_sched.discovery.slurm_graph import slurm_graph
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.errors import NotFound
 from rainbow_sched.model.request import Equals, Request, Requirement, Task
-from tests.contract.backends.conftest import Desk
+from tests.support.backends import Desk
 from tests.support.slurm import SlurmCluster
 
 

@@ -30,7 +30,7 @@ from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.binding import GroupHosts, NodeRules
 from rainbow_sched.pb.v2 import agents_pb2
-from tests.contract.backends.conftest import a_request as a_job
+from tests.support.backends import a_request as a_job
 from tests.support.service import a_request
 from tests.unit.agent.core.test_reactor import REF, Story
 from tests.unit.agent.runtime.test_loop import Desk, Site

@@ -26,7 +26,7 @@ from rainbow_sched.jobspecs.canonical import from_json, to_json
 from rainbow_sched.model.errors import Corrupt, Denied, Invalid
 from rainbow_sched.model.job import Delivery, Terms
 from rainbow_sched.model.signature import CONTEXT, MAX_SKEW_SECONDS, format_signature, parse_signature, signer_line
-from tests.contract.backends.conftest import a_graph, a_request
+from tests.support.backends import a_graph, a_request
 from tests.unit.agent.runtime.test_loop import Desk
 
 NOW = 1_000_000.0

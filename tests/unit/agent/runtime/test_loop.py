@@ -27,7 +27,7 @@ from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import NotFound, Unauthenticated, Unavailable
 from rainbow_sched.pb.v2 import agents_pb2, agents_pb2_grpc
 from rainbow_sched.selection.expressions import compile_expression
-from tests.contract.backends.conftest import a_graph, a_request
+from tests.support.backends import a_graph, a_request
 
 
 @dataclass

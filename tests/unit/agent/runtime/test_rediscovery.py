@@ -22,7 +22,7 @@ from rainbow_sched.graphs.formats.reader import read, read_subsystem
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.errors import Unavailable
 from rainbow_sched.model.graph import Graph, Subsystem, Vertex
-from tests.contract.backends.conftest import Desk, a_graph, a_request
+from tests.support.backends import Desk, a_graph, a_request
 
 
 class House:

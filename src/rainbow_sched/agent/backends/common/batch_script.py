@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rainbow_sched.agent.backends.base import Launch
-from rainbow_sched.agent.backends.common.exit_results import exited, over_limit
+from rainbow_sched.agent.backends.common.exit_results import exited, not_found, over_limit
 from rainbow_sched.agent.backends.common.job_folder import STARTED, BatchFolder, RecordT, script, write
 from rainbow_sched.agent.backends.common.launches import clean_environment
 from rainbow_sched.agent.backends.common.node_check import FUNCTIONS, allowed_words
@@ -195,6 +195,15 @@ class ScriptFolder(BatchFolder[RecordT]):
                 if line.startswith("command -v "):
                     names.append(shlex.split(line)[2])
         return " or ".join(names)
+
+    def explain(self, ended: Result) -> Result:
+        """Add command and limit from the job's files to the reason of a result."""
+        left, record = self.left(), self.record()
+        if left is not None and left.cause == "launch":
+            return replace(ended, reason=not_found(self.command()))
+        if left is not None and left.cause == "time-limit" and record is not None and record.duration is not None:
+            return replace(ended, reason=over_limit(record.duration))
+        return ended
 
     def change_marker(self) -> tuple[object, ...]:
         return (*self.sizes(), (self.path / EXIT).exists())

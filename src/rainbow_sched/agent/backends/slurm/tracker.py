@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rainbow_sched.agent.backends.common.batch_script import ALREADY_RAN, WITHDRAWN, ScriptExit
-from rainbow_sched.agent.backends.common.exit_results import not_found, over_limit
 from rainbow_sched.agent.backends.common.host_binding import wrong_nodes
 from rainbow_sched.agent.backends.slurm.files import SlurmFiles, SlurmRecord
 from rainbow_sched.agent.backends.slurm.jobs import SlurmJob, read_comment, result
@@ -91,15 +90,11 @@ def _ran_before(found: Update, job: SlurmJob, now: float) -> Update | None:
 
 
 def _explained(ended: Result, files: SlurmFiles) -> Result:
-    """Add command and limit from the job's files to the reason."""
-    left, record = files.left(), files.record()
-    if left is not None and left.cause == "launch":
-        return replace(ended, reason=not_found(files.command()))
-    if left is not None and left.cause == "time-limit" and record is not None and record.duration is not None:
-        return replace(ended, reason=over_limit(record.duration))
-    if ended.state is AttemptState.CANCELLED and not files.end_requested():
+    """Add to the reason what the job's files say."""
+    found = files.explain(ended)
+    if found == ended and ended.state is AttemptState.CANCELLED and not files.end_requested():
         return replace(ended, reason="cancelled in Slurm (scancel or controller), not by Rainbow")
-    return ended
+    return found
 
 
 def overdue(files: SlurmFiles, now: float) -> bool:
