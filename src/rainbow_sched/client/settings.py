@@ -5,7 +5,6 @@ The default token is the one in the data folder of the user's own server on this
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import stat
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from rainbow_sched.client import config as configs
 from rainbow_sched.client.config import Config
+from rainbow_sched.model.addresses import is_loopback
 from rainbow_sched.model.errors import Invalid, NotFound
 
 DEFAULT_SERVER = "127.0.0.1:50051"
@@ -191,7 +191,7 @@ def _address(text: str, encrypted: bool) -> Address:
     if scheme not in ("", "http", "https"):
         raise Invalid(f"{text!r}: write a server as HOST:PORT, https://HOST:PORT, or http://HOST:PORT for plain text")
     host, port = _host_port(rest.rstrip("/"), text)
-    tls = scheme == "https" or (scheme == "" and (encrypted or not _is_loopback(host)))
+    tls = scheme == "https" or (scheme == "" and (encrypted or not is_loopback(host)))
     return Address(host, port, tls)
 
 
@@ -208,21 +208,12 @@ def _host_port(rest: str, text: str) -> tuple[str, int]:
     return host or "127.0.0.1", int(port) if port else DEFAULT_PORT
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def own_server_token(servers: tuple[Address, ...], environment: Mapping[str, str]) -> str:
     """Return the administrator's token that the user's own server wrote at its first start, or an empty text.
 
     It is used for servers on this machine only, and only if the file belongs to this user and is private.
     """
-    if not all(_is_loopback(server.host) for server in servers):
+    if not all(is_loopback(server.host) for server in servers):
         return ""
     home = environment.get("XDG_DATA_HOME") or os.path.join(environment.get("HOME") or "/nonexistent", ".local/share")
     path = Path(home) / "rainbow" / "admin.token"

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from rainbow_sched.model.errors import Invalid, TooLarge
+from rainbow_sched.model.ranges import parse_range
 
-_RANGE = re.compile(r"([0-9]{1,12})(?:-([0-9]{1,12}))?", re.ASCII)
 _PART = re.compile(r"[^,\[\]]+|\[[^\[\]]*\]")
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,12})", re.ASCII | re.DOTALL)
 _SPECIAL = frozenset(",[]")
@@ -59,11 +59,10 @@ def _bracket(text: str, limit: int, where: str) -> list[str]:
 
 def _ranges(text: str, where: str) -> Iterable[tuple[int, int, int]]:
     for part in text.split(","):
-        match = _RANGE.fullmatch(part)
-        if match is None or (match[2] is not None and int(match[2]) < int(match[1])):
+        found = parse_range(part, max_digits=12)
+        if found is None or found[1] < found[0]:
             raise Invalid(f"{part[:30]!r} is not a range of numbers; write for example 0-63", where=where)
-        width = len(match[1]) if match[1].startswith("0") else 1
-        yield int(match[1]), int(match[2] or match[1]), width
+        yield *found, len(part.partition("-")[0]) if part.startswith("0") else 1
 
 
 def parse_idset(text: object, *, limit: int = MAX_ENTRIES, where: str = "") -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import secrets
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rainbow_sched.client.private_files import check_private, write_whole
+from rainbow_sched.model.addresses import is_loopback
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.server.admission.limits import AdmissionLimits
 from rainbow_sched.server.oidc import OidcOptions
@@ -111,16 +111,6 @@ def split_address(text: str) -> tuple[str, int]:
     if not colon or not port.isdigit():
         raise Invalid(f"{text!r} is not an address to listen on; write HOST:PORT, for example 127.0.0.1:50051")
     return host.strip("[]"), int(port)
-
-
-def is_loopback(host: str) -> bool:
-    """Return True if only this machine can reach `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def registration_secret(options: ServerOptions) -> tuple[str, Path | None]:

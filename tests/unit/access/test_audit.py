@@ -10,12 +10,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rainbow_sched.model.errors import AlreadyExists
 from rainbow_sched.pb.v2 import access_pb2, jobs_pb2
-from rainbow_sched.service.access.audit import MAX_LINES_PER_ADDRESS, RefusedCall, RefusedCallCounter, ranges
+from rainbow_sched.service.access.audit import MAX_LINES_PER_ADDRESS, RefusedCall, RefusedCallCounter
 from rainbow_sched.store.base import AuditRow, Tx
 from tests.unit.access.calls import ask, code_of
 from tests.unit.access.test_tokens import fields_of
@@ -151,13 +149,3 @@ def test_a_flood_of_refusals_becomes_a_few_lines_and_none_is_lost() -> None:
     assert sum(times for _, times in taken) == 5_000
     assert max(per_address.values()) <= MAX_LINES_PER_ADDRESS + 1
     assert refusals.take() == []
-
-
-@given(ids=st.sets(st.integers(1, 60)))
-@settings(max_examples=200)
-def test_ranges_name_exactly_the_jobs_they_stand_for(ids: set[int]) -> None:
-    found: set[int] = set()
-    for part in filter(None, ranges(ids).split(",")):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    assert found == ids

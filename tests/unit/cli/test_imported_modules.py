@@ -22,7 +22,7 @@ BOTH = {
     *("client", "client.config", "client.connection", "client.private_files", "client.rpc", "client.settings"),
     *("client.statuses", "client.views"),
     *("client.jobs", "client.jobs.codec", "client.jobs.methods", "client.jobs.rpcs", "client.jobs.views"),
-    *("model", "model.errors", "model.hints", "model.job_state", "pb", "pb.v2", "pb.v2.jobs_pb2"),
+    *("model", "model.errors", "model.addresses", "model.hints", "model.job_state", "pb", "pb.v2", "pb.v2.jobs_pb2"),
 }
 OURS = {
     "jobs": BOTH | {"cli.commands.jobs", "cli.render.jobs"},
@@ -33,7 +33,7 @@ OURS = {
         *("jobspecs", "jobspecs.canonical", "jobspecs.dialects", "jobspecs.dialects.flags", "jobspecs.dialects.slots"),
         *("jobspecs.manager_options", "jobspecs.reading", "jobspecs.reading.counts", "jobspecs.reading.durations"),
         *("jobspecs.reading.fields",),
-        *("model.attempt", "model.job", "model.quantities", "model.request"),
+        *("model.attempt", "model.job", "model.quantities", "model.ranges", "model.request"),
     },
 }
 COMMANDS = {"jobs": ("jobs",), "submit": ("submit", "-n1", "--", "true")}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +12,7 @@ from rainbow_sched.cli.input.job_options import JobCommand, JobOptions, job_opti
 from rainbow_sched.cli.input.options import document_output
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import importing
+from rainbow_sched.model.ranges import format_ranges
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -71,7 +71,7 @@ def submit(connector: Connector, format: str, options: JobOptions) -> int:
     outcome = answer.reason or (f"goes to {answer.cluster}" if answer.cluster else f"is {answer.state}")
     where = f" → {answer.cluster}" if answer.cluster and answer.cluster not in outcome else ""
     print_message(f"{outcome}{where}" + (f" (first of {len(answers)} jobs)" if options.array else ""))
-    click.echo(format_ranges([one.id for one in answers]))
+    click.echo(format_ranges((one.id for one in answers), " "))
     return code
 
 
@@ -82,14 +82,3 @@ async def _submit(client: JobClient, prepared: PreparedJob, key: Ed25519PrivateK
     await check_clusters(client, prepared.submission.terms)
     submission = await sign(client, prepared, key)
     return await client.submit_batch([submission]) if submission.array else (await client.submit_one(submission),)
-
-
-def format_ranges(ids: Sequence[int]) -> str:
-    """Format ids as `4-8 11`, as `wait`, `logs` and `cancel` take them."""
-    runs: list[list[int]] = []
-    for id in sorted(ids):
-        if runs and runs[-1][-1] == id - 1:
-            runs[-1].append(id)
-        else:
-            runs.append([id])
-    return " ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rainbow_sched.model.errors import Invalid, NotFound
+from rainbow_sched.model.ranges import parse_range
 
 if TYPE_CHECKING:
     from rainbow_sched.client.jobs.methods import JobClient
 
 MAX_RANGE_JOBS = 10_000
-_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 
 
 async def resolve(client: JobClient, words: Iterable[str]) -> list[int]:
@@ -36,8 +35,8 @@ async def _resolve_word(client: JobClient, word: str) -> list[int]:
     from rainbow_sched.client.jobs.methods import ACTIVE_STATES, MAX_SELECTED_JOBS
 
     cluster, _, native_id = word.partition(":")
-    if matched := _RANGE.fullmatch(word):
-        first, last = int(matched[1]), int(matched[2] or matched[1])
+    if span := parse_range(word):
+        first, last = span
         if first < 1:
             raise Invalid(f"{word!r}: job ids start at 1")
         if not first <= last < first + MAX_RANGE_JOBS:

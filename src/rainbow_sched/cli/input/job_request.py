@@ -19,6 +19,7 @@ from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.jobspecs.reading.durations import parse_duration
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.job import MAX_DEPENDENCIES, Terms
+from rainbow_sched.model.ranges import parse_range
 from rainbow_sched.model.request import Group, Request
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from rainbow_sched.client.jobs.methods import JobClient
 
 _BEFORE_KEY = re.compile(r",(?=[A-Za-z_][A-Za-z0-9_-]*=)")
-_DEPENDENCY = re.compile(r"([a-z]+):([0-9]{1,18}(?:-[0-9]{1,18})?(?::[0-9]{1,18}(?:-[0-9]{1,18})?)*)")
 _NEVER_EMPTY = ("mem", "time", "image", "cwd", "select", "deadline", "start_after", "lost_after", "array")
 
 
@@ -82,17 +82,17 @@ def prepare(options: JobOptions, now: float, environment: Mapping[str, str]) -> 
 
 def _expand_dependency(dependency: str) -> list[str]:
     """Expand `afterok:2:7-9` to one dependency per job."""
-    matched = _DEPENDENCY.fullmatch(dependency)
-    if not matched:
-        return [dependency]  # the server reports the error
+    kind, *parts = dependency.split(":")
     ids: list[int] = []
-    for part in matched[2].split(":"):
-        first, _, end = part.partition("-")
-        last = int(end or first)
-        if not int(first) <= last < int(first) + MAX_DEPENDENCIES:
+    for part in parts:
+        span = parse_range(part)
+        if span is None:
+            return [dependency]  # the server reports the error
+        first, last = span
+        if not first <= last < first + MAX_DEPENDENCIES:
             raise Invalid(f"--dependency: {part} must be a range of 1 to {MAX_DEPENDENCIES} job ids, for example 3-9")
-        ids += range(int(first), last + 1)
-    return [f"{matched[1]}:{id}" for id in ids]
+        ids += range(first, last + 1)
+    return [f"{kind}:{id}" for id in ids] or [dependency]
 
 
 def terms(options: JobOptions, now: float) -> Terms:

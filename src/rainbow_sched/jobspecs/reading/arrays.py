@@ -6,22 +6,23 @@ import re
 from collections.abc import Mapping
 
 from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.ranges import parse_range
 
 MAX_ARRAY_JOBS = 10_000
 ARRAY_LABEL = "array_index"  # the label that holds the index of an array job
-_INDEX = re.compile(r"[0-9]{1,9}")
-_PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
+MAX_DIGITS = 9
+_INDEX = re.compile(rf"[0-9]{{1,{MAX_DIGITS}}}")
 
 
 def array_indices(text: str) -> list[int]:
     """Return the indices: `1-9:2,20` gives 1, 3, 5, 7, 9, 20."""
     indices: dict[int, None] = {}
     for part in text.split(","):
-        found = _PART.fullmatch(part.strip())
-        if not found:
+        span, colon, stride = part.strip().partition(":")
+        found = parse_range(span, max_digits=MAX_DIGITS)
+        if not found or (colon and not ("-" in span and _INDEX.fullmatch(stride))):
             raise Invalid(f"{part!r} is not a range of array indices; write for example 1-100, 0-9:3 or 1,5,7-9")
-        first = int(found[1])
-        last, step = int(found[2] or first), int(found[3] or 1)
+        (first, last), step = found, int(stride or 1)
         if last < first or step < 1 or (last - first) // step >= MAX_ARRAY_JOBS:
             raise Invalid(f"{part!r}: array indices must increase; an array has at most {MAX_ARRAY_JOBS} jobs")
         indices.update(dict.fromkeys(range(first, last + 1, step)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rainbow_sched.jobspecs.reading.fields import Entry, required
 from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.ranges import parse_range
 from rainbow_sched.model.request import MAX_COUNT, Count
 
 _RANGE = re.compile(r"([1-9][0-9]{0,15})(?:-([1-9][0-9]{0,15})|(\+))(?::([1-9][0-9]{0,15}))?(?::([-+*^]))?")
@@ -56,7 +57,7 @@ def _from_text(text: str) -> ParsedCount:
 
 
 def _from_ids(word: str) -> ParsedCount:
-    spans = [(int(low), int(high or low)) for low, _, high in (part.partition("-") for part in word.split(","))]
+    spans = [span for part in word.split(",") if (span := parse_range(part))]
     last = 0
     for low, high in spans:
         if low <= last or high < low:

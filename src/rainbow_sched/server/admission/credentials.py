@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import ipaddress
 from dataclasses import replace
 from typing import Any
 
+from rainbow_sched.model.addresses import is_loopback
 from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.errors import Denied, RainbowError, Unauthenticated
 from rainbow_sched.server.admission.connections import network_of
@@ -181,9 +181,4 @@ def address_of(peer: str) -> str:
 
 def is_local(address: str) -> bool:
     """Return True for a caller on this machine."""
-    if address == "unix":
-        return True
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
+    return address == "unix" or is_loopback(address)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.errors import Unauthenticated
+from rainbow_sched.model.ranges import format_ranges
 from rainbow_sched.store.base import Tx
 
 ANONYMOUS = Principal(name="anonymous")
@@ -73,18 +74,7 @@ def note_submitted(tx: Tx, made: Iterable[tuple[Actor, list[int]]], at: float) -
         gathered.setdefault((who.name, who.credential, by.address), (by, []))[1].extend(ids)
     for by, ids in gathered.values():
         if ids:
-            by.note(tx, "job.submit", ranges(ids), at, f"jobs: {len(ids)}")
-
-
-def ranges(ids: Iterable[int]) -> str:
-    """Return job ids as ranges: `3-9,12`."""
-    parts: list[list[int]] = []
-    for id in sorted(ids):
-        if parts and id == parts[-1][1] + 1:
-            parts[-1][1] = id
-        else:
-            parts.append([id, id])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+            by.note(tx, "job.submit", format_ranges(ids), at, f"jobs: {len(ids)}")
 
 
 @dataclass(frozen=True, slots=True)

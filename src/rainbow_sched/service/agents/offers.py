@@ -13,10 +13,11 @@ from rainbow_sched.model.binding import GroupHosts, NodeRules
 from rainbow_sched.model.errors import Corrupt, Invalid
 from rainbow_sched.model.job import Job
 from rainbow_sched.model.prepared_request import PreparedRequest
+from rainbow_sched.model.ranges import format_ranges
 from rainbow_sched.selection.expressions import ExpressionError, compile_expression
 from rainbow_sched.selection.job_filter import Value, holds, variables
 from rainbow_sched.service import lifecycle
-from rainbow_sched.service.access.audit import acting, ranges
+from rainbow_sched.service.access.audit import acting
 from rainbow_sched.service.agents.host_binding import UNBOUND_OFFER, BoundOffer, bound_offer
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
@@ -234,7 +235,7 @@ async def accept(core: Core, cluster: str, ids: Iterable[tuple[int, int, str]]) 
                 lifecycle.hand_off(tx, fx, job, attempt, now)
                 done.append(attempt)
         if done:
-            by.note(tx, "job.accept", ranges(attempt.job for attempt in done), now, f"for {cluster}")
+            by.note(tx, "job.accept", format_ranges(attempt.job for attempt in done), now, f"for {cluster}")
         return done
 
     return await core.write(work)

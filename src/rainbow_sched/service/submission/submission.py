@@ -12,7 +12,7 @@ from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.job import MAX_NAME_CHARS, Hold, Terms
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.prepared_request import PreparedRequest
-from rainbow_sched.service.access.audit import ranges
+from rainbow_sched.model.ranges import format_ranges
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.scheduling.plan import DECIDE_ALONE, PlannedJob, Reservations, TimeSlice, plan
 from rainbow_sched.service.scheduling.question import PlacementQuery, pinned
@@ -76,7 +76,7 @@ def _initial_hold(submission: Submission, now: float) -> tuple[Hold, str] | None
         return Hold.USER, "held; release with: rainbow release JOB"
     if submission.waits_for:
         kinds = dict.fromkeys(waited.kind for waited in submission.waits_for)
-        jobs = {kind: ranges(d.job for d in submission.waits_for if d.kind == kind) for kind in kinds}
+        jobs = {kind: format_ranges(d.job for d in submission.waits_for if d.kind == kind) for kind in kinds}
         return Hold.DEPENDENCY, "waits for " + ", ".join(f"{kind}:{numbers}" for kind, numbers in jobs.items())
     if terms.start_after is not None and terms.start_after > now:
         return Hold.TIME, "waits for its start time"

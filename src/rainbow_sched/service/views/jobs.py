@@ -10,8 +10,9 @@ from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.errors import Conflict, Invalid, NotFound
 from rainbow_sched.model.job import Hold, Job
 from rainbow_sched.model.job_state import JobState
+from rainbow_sched.model.ranges import format_ranges
 from rainbow_sched.service import lifecycle
-from rainbow_sched.service.access.audit import acting, ranges
+from rainbow_sched.service.access.audit import acting
 from rainbow_sched.service.access.principals import Reach, reach
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
@@ -122,7 +123,7 @@ async def cancel(
         now = core.clock.now()
         jobs = [visible(tx, id, who) for id in dict.fromkeys(ids)] if ids else _matching_jobs(tx, which, who)
         if jobs and not dry_run:
-            actor.note(tx, "job.cancel", ranges(job.id for job in jobs), now)
+            actor.note(tx, "job.cancel", format_ranges(job.id for job in jobs), now)
             with lifecycle.settle_at_end(tx, fx, now):
                 after = [lifecycle.cancel(tx, fx, job, note, now) for job in jobs]
             return [_view(tx, new, unchanged=new is old) for old, new in zip(jobs, after, strict=True)]
