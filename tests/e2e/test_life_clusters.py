@@ -112,7 +112,7 @@ def test_a_second_agent_with_the_same_credential_is_refused_in_plain_words(fleet
     assert other.process is not None
     id = fleet.submit("one", seconds=1)
     assert other.process.wait(40) == 1
-    assert "another agent of cluster 'one' is there" in other.log
+    assert "another agent of cluster 'one' is connected" in other.log
     assert "Traceback" not in twin.log + other.log
     counts = fleet.counts({id: 0})
     print(f"two agents with one credential: {counts}")
