@@ -19,8 +19,8 @@ from random import Random
 from bench._server import Process
 from rainbow_sched.model.job import Hold, Terms
 from rainbow_sched.model.job_state import JobState
+from rainbow_sched.protocol.messages import AttemptRef
 from rainbow_sched.service.agents import offers
-from rainbow_sched.service.agents.sync_messages import AgentMessage, AgentReply, AttemptRef
 from rainbow_sched.service.assembly import Service, assemble
 from rainbow_sched.service.clock import AnchoredClock
 from rainbow_sched.service.clusters import registration
@@ -29,6 +29,7 @@ from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import JobFilter, NewJob
 from rainbow_sched.store.opening import open_store
+from tests.support.agents import sync_request
 from tests.support.server_process import SECRET, ServerProcess
 from tests.support.service import ADMIN, a_graph, a_request, a_user
 
@@ -97,13 +98,8 @@ async def leases(service: Service) -> None:
     async def sync(**fields: object) -> None:
         nonlocal seq
         seq += 1
-        message = AgentMessage(cluster="c1", epoch="bench.1", seq=seq, manager="bench", **fields)
-
-        def encode(out: AgentReply) -> bytes:
-            taken[:] = [AttemptRef(attempt.job, attempt.n, attempt.token) for attempt, _ in out.offers]
-            return b"answer"
-
-        await service.agents.sync(message, encode)
+        answer = await service.agents.sync(sync_request("c1", "bench.1", seq, manager="bench", **fields), "bench")
+        taken[:] = [offer.ref for offer in answer.offers]
 
     async def accepting() -> None:
         await sync(accepts=tuple(taken), want=50)

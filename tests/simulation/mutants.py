@@ -18,6 +18,7 @@ from rainbow_sched.agent.core import journal_records, mailbox, manager, reactor
 from rainbow_sched.agent.core.values import STEPS, Absent, AttemptStep, LocalAttempt, PastAttempt, Phase, Unknown
 from rainbow_sched.model.attempt import AttemptState, Failure, Outcome, outcome
 from rainbow_sched.model.job_state import JobState
+from rainbow_sched.protocol.messages import SyncAnswer
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import reports, sync
 from rainbow_sched.service.agents.sync import SyncHandler
@@ -162,7 +163,7 @@ def submits_before_the_intent_is_on_disk(patch: Patch) -> None:
 
 @mutant()
 def obeys_answers_that_come_again(patch: Patch) -> None:
-    def take_answer(d: Any, answer: e.SyncAnswer) -> None:
+    def take_answer(d: Any, answer: SyncAnswer) -> None:
         waited_for = {d.listening, d.in_flight.seq if d.in_flight is not None else None}
         if answer.ack in waited_for:
             original(d, answer)

@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
-from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.service.agents.sync_messages import AgentMessage, AgentReply, AttemptRef, AttemptReport
+from dataclasses import fields
+
+from rainbow_sched.model.attempt import Attempt, AttemptState
+from rainbow_sched.protocol.messages import AttemptRef, Report, SyncAnswer, SyncMessage, SyncRequest
 from rainbow_sched.service.assembly import Service
+
+_SENDER = {field.name for field in fields(SyncRequest)}
+
+
+def sync_request(cluster: str, epoch: str, seq: int, **values: object) -> SyncRequest:
+    """Return a request with these values of the message and of its sender."""
+    sender = {name: value for name, value in values.items() if name in _SENDER}
+    content = {name: value for name, value in values.items() if name not in _SENDER}
+    message = SyncMessage(seq=seq, **content)  # type: ignore[arg-type]  # what one test says
+    return SyncRequest(message=message, cluster=cluster, epoch=epoch, **sender)  # type: ignore[arg-type]
+
+
+def kills(answer: SyncAnswer) -> list[AttemptRef]:
+    """Return the attempts that the server does not know as live."""
+    return [command.ref for command in answer.commands if command.kind == "kill" and command.id == 0]
+
+
+async def stored_attempt(service: Service, ref: AttemptRef) -> Attempt:
+    """Return the attempt as the server has stored it."""
+    found = await service.core.store.read(lambda tx: tx.attempt(ref.job, ref.n))
+    assert found is not None
+    return found
 
 
 class Agent:
@@ -14,30 +38,15 @@ class Agent:
         self.service, self.cluster, self.guards, self.seq = service, cluster, guards, 0
         self.epoch = epoch or f"{cluster}.1"
 
-    async def says(self, **fields: object) -> AgentReply:
-        """Send one Sync; return the reply, or an empty one if the reply had been stored before."""
+    async def says(self, **values: object) -> SyncAnswer:
+        """Send one Sync and return the answer."""
         self.seq += 1
-        replies: list[AgentReply] = []
-
-        def encode(out: AgentReply) -> bytes:
-            replies.append(out)
-            return b"answer"
-
-        message = AgentMessage(
-            cluster=self.cluster,
-            epoch=self.epoch,
-            seq=self.seq,
-            manager="local",
-            guards=self.guards,
-            **fields,  # type: ignore[arg-type]  # what one test says
-        )
-        await self.service.agents.sync(message, encode)
-        return replies[-1] if replies else AgentReply()
+        values = {"manager": "local", "guards": self.guards, **values}
+        return await self.service.agents.sync(sync_request(self.cluster, self.epoch, self.seq, **values), "server")
 
     async def runs(self) -> AttemptRef:
         """Take one job and start it."""
-        offers = (await self.says(want=1)).offers or (await self.says(want=1)).offers
-        ref = AttemptRef(offers[0][0].job, offers[0][0].n, offers[0][0].token)
-        await self.says(accepts=(ref,))
-        await self.says(reports=(AttemptReport(ref=ref, state=AttemptState.RUNNING),))
-        return ref
+        [offer] = (await self.says(want=1)).offers or (await self.says(want=1)).offers
+        await self.says(accepts=(offer.ref,))
+        await self.says(reports=(Report(ref=offer.ref, state=AttemptState.RUNNING),))
+        return offer.ref

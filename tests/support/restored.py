@@ -12,18 +12,11 @@ from pathlib import Path
 from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.job import Job, Terms
-from rainbow_sched.service.agents.sync_messages import (
-    AgentMessage,
-    AgentReply,
-    AttemptRef,
-    AttemptReport,
-    RecalledAttempt,
-    RecalledOffer,
-    RecallReport,
-)
+from rainbow_sched.protocol.messages import AttemptRef, KnownAttempt, Recall, RecalledOffer, Report, SyncAnswer
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import jobs
+from tests.support.agents import sync_request
 from tests.support.database import NAME
 from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_request, a_service
@@ -35,36 +28,29 @@ class Agent:
     def __init__(self, cluster: str = "east", epoch: str = "a.1") -> None:
         self.cluster, self.epoch, self.seq, self.mark = cluster, epoch, 0, ""
 
-    async def says(self, service: Service, **fields: object) -> AgentReply:
+    async def says(self, service: Service, **values: object) -> SyncAnswer:
         self.seq += 1
-        told: list[AgentReply] = []
-
-        def encode(out: AgentReply) -> bytes:
-            told.append(out)
-            return b""
-
-        said = {"recalls": True, "mark": self.mark, **fields}
-        message = AgentMessage(cluster=self.cluster, epoch=self.epoch, seq=self.seq, **said)  # type: ignore[arg-type]
-        await service.agents.sync(message, encode)
-        self.mark = told[-1].mark or self.mark
-        return told[-1]
+        values = {"recalls": True, "mark": self.mark, **values}
+        answer = await service.agents.sync(sync_request(self.cluster, self.epoch, self.seq, **values), "server")
+        self.mark = answer.mark or self.mark
+        return answer
 
     async def takes(self, service: Service) -> AttemptRef:
         """Take one offer to the point where it is confirmed."""
         ref = await self.is_offered(service)
-        assert (await self.says(service, accepts=(ref,))).confirms == [ref]
+        assert (await self.says(service, accepts=(ref,))).confirms == (ref,)
         return ref
 
     async def is_offered(self, service: Service) -> AttemptRef:
         offers = (await self.says(service, want=1)).offers or (await self.says(service, want=1)).offers
-        return AttemptRef(offers[0][0].job, offers[0][0].n, offers[0][0].token)
+        return offers[0].ref
 
-    async def recalls(self, service: Service, *known: RecalledAttempt, **fields: object) -> AgentReply:
+    async def recalls(self, service: Service, *known: KnownAttempt, **fields: object) -> SyncAnswer:
         """Receive the request for a recall, and send the recall."""
         asked = await self.says(service)
         assert asked.recall, "it is asked"
         assert asked.resync
-        out = await self.says(service, recall=RecallReport(attempts=known, complete=True), **fields)
+        out = await self.says(service, recall=Recall(attempts=known, complete=True), **fields)
         await service.timers.tick()
         await service.scheduling_loop.decide_pending()
         return out
@@ -97,14 +83,14 @@ async def job_of(service: Service, id: int) -> Job:
     return (await jobs.get(service.core, id, ADMIN)).job
 
 
-def ended(ref: AttemptRef, state: AttemptState = AttemptState.SUCCEEDED) -> RecalledAttempt:
+def ended(ref: AttemptRef, state: AttemptState = AttemptState.SUCCEEDED) -> KnownAttempt:
     code = 0 if state is AttemptState.SUCCEEDED else 3
     failure = Failure.EXIT if state is AttemptState.FAILED else None
-    report = AttemptReport(ref=ref, state=state, exit_code=code, failure=failure, ended_at=5.0)
-    return RecalledAttempt(ref=ref, phase="ended", report=report)
+    report = Report(ref=ref, state=state, exit_code=code, failure=failure, ended_at=5.0)
+    return KnownAttempt(ref=ref, phase="ended", report=report)
 
 
-def running(ref: AttemptRef, **offer: str) -> RecalledAttempt:
+def running(ref: AttemptRef, **offer: str) -> KnownAttempt:
     spec = to_json(a_request())
     said = {"name": "job", "owner": "ana", "spec": spec, "terms": json.dumps(asdict(Terms())), **offer}
-    return RecalledAttempt(ref=ref, phase="confirmed", offer=RecalledOffer(**said))
+    return KnownAttempt(ref=ref, phase="confirmed", offer=RecalledOffer(**said))

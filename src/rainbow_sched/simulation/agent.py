@@ -18,12 +18,13 @@ from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.journal_records import compacted, last_mark, restored
 from rainbow_sched.agent.core.reactor import due, react
 from rainbow_sched.agent.core.state import AgentLimits, AgentState
-from rainbow_sched.agent.core.values import BidAnswer, Chunk, ClusterFacts, Offer, Result
+from rainbow_sched.agent.core.values import ClusterFacts, Result
 from rainbow_sched.agent.runtime.journal import line, parse
 from rainbow_sched.agent.runtime.refusals import Refusals
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import RainbowError
+from rainbow_sched.protocol.messages import BidAnswer, Offer, OutputPiece, SyncAnswer, SyncMessage, SyncRequest
 from rainbow_sched.simulation.loop import VirtualLoop
 from rainbow_sched.simulation.manager import Manager
 from rainbow_sched.simulation.network import Link
@@ -38,16 +39,7 @@ REFUSED = Result(state=AttemptState.FAILED, failure=Failure.REFUSED, reason="the
 class Server(Protocol):
     """The server as an agent sees it."""
 
-    def sync(
-        self,
-        cluster: str,
-        epoch: str,
-        message: e.SyncMessage,
-        answer: Callable[[e.SyncAnswer | RainbowError], None],
-        *,
-        guards: bool,
-        node_rules: NodeRules | None,
-    ) -> Callable[[], None]:
+    def sync(self, request: SyncRequest, answer: Callable[[SyncAnswer | RainbowError], None]) -> Callable[[], None]:
         """Handle a message; return a function that disconnects the call."""
 
 
@@ -55,7 +47,7 @@ class Server(Protocol):
 class SyncCall:
     """An open Sync call."""
 
-    message: e.SyncMessage
+    message: SyncMessage
     deadline: asyncio.TimerHandle | None = None
     cancel_call: Callable[[], None] = lambda: None  # set when the message arrives
     open: bool = True
@@ -185,11 +177,18 @@ class SimAgent:
         def arrives() -> None:
             manager = self.manager
             rules = NodeRules(hosts=True) if manager.binds else None
-            call.cancel_call = self.server.sync(
-                self.cluster, epoch, message, answer, guards=manager.guards, node_rules=rules
+            request = SyncRequest(
+                message=message,
+                cluster=self.cluster,
+                epoch=epoch,
+                manager="sim",
+                guards=manager.guards,
+                node_rules=rules,
+                recalls=True,
             )
+            call.cancel_call = self.server.sync(request, answer)
 
-        def answer(result: e.SyncAnswer | RainbowError) -> None:
+        def answer(result: SyncAnswer | RainbowError) -> None:
             def back() -> None:
                 if self.up_since is not None and self.starts == generation:
                     self._answered(call, result)
@@ -204,7 +203,7 @@ class SimAgent:
         if self.rng.random() < 0.7:
             self.loop.call_later(self.wire.delay(), call.end)
 
-    def _answered(self, call: SyncCall, answer: e.SyncAnswer | RainbowError) -> None:
+    def _answered(self, call: SyncCall, answer: SyncAnswer | RainbowError) -> None:
         if isinstance(answer, RainbowError):
             self._failed(call, answer)
             return
@@ -314,7 +313,7 @@ class SimAgent:
     def _read(self, command: e.ReadOutput) -> None:
         def reads() -> None:
             data = self.manager.output(command.ref.tag, command.offset, command.limit)
-            self.event(e.OutputRead(Chunk(command.ref, command.stream, command.offset, data)))
+            self.event(e.OutputRead(OutputPiece(command.ref, command.stream, command.offset, data)))
 
         self._soon(reads)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from rainbow_sched.service.agents.report_reader import REPORTED
+from rainbow_sched.protocol.report_reader import REPORTED
 from rainbow_sched.simulation.fault_rates import FaultRates
 
 if TYPE_CHECKING:

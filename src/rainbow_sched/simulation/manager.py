@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-from rainbow_sched.agent.core.values import Absent, JobFound, Offer, Phase, Ref, Result, Unknown, Update
+from rainbow_sched.agent.core.values import Absent, JobFound, Phase, Result, Unknown, Update
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import WRONG_NODES
+from rainbow_sched.protocol.messages import AttemptRef, Offer
 from rainbow_sched.simulation.fault_rates import FaultRates
 from rainbow_sched.simulation.ground_truth import ActualRun, GroundTruth
 from rainbow_sched.simulation.hosts import CORE_HOST, DISK_HOSTS, DISK_REQUEST
@@ -39,7 +40,7 @@ def checked(entry: ManagerJob) -> bool:
 class ManagerJob:
     """A submitted job."""
 
-    ref: Ref
+    ref: AttemptRef
     name: str
     native: str
     guard: float | None = None

@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-import msgspec
-
-from rainbow_sched.agent.core import events as e
-from rainbow_sched.agent.core import values as v
-from rainbow_sched.model.attempt import Attempt, AttemptState
-from rainbow_sched.model.binding import GroupHosts, NodeRules
+from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.errors import Invalid, RainbowError, Unavailable
-from rainbow_sched.model.job import Job
-from rainbow_sched.service.agents import report_reader
-from rainbow_sched.service.agents.report_reader import REPORTED, RawReport
-from rainbow_sched.service.agents.sync_messages import (
-    AgentMessage,
-    AgentReply,
-    AttemptRef,
-    AttemptReport,
-    BidReply,
-    OutputPiece,
-    RecalledAttempt,
-    RecalledOffer,
-    RecallReport,
-    UnknownReport,
+from rainbow_sched.pb.v2 import agents_pb2
+from rainbow_sched.protocol.codec import answer_from_proto, answer_to_proto, request_from_proto, request_to_proto
+from rainbow_sched.protocol.messages import (
+    SyncAnswer,
+    SyncRequest,
 )
+from rainbow_sched.protocol.report_reader import REPORTED
 from rainbow_sched.service.assembly import Service, assemble
 from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.settings import Settings
@@ -39,8 +26,6 @@ from rainbow_sched.simulation.loop import Process, VirtualLoop
 from rainbow_sched.simulation.witness import Witness
 
 EPOCH = 1_700_000_000.0
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(e.SyncAnswer)
 
 
 @dataclass(slots=True)
@@ -185,140 +170,19 @@ class SimServer:
 
         return cancel_call
 
-    def sync(
-        self,
-        cluster: str,
-        epoch: str,
-        message: e.SyncMessage,
-        answer: Callable[[e.SyncAnswer | RainbowError], None],
-        *,
-        guards: bool,
-        node_rules: NodeRules | None,
-    ) -> Callable[[], None]:
-        """Handle a Sync of an agent."""
+    def sync(self, request: SyncRequest, answer: Callable[[SyncAnswer | RainbowError], None]) -> Callable[[], None]:
+        """Handle a Sync of an agent. Request and answer pass through their bytes, so that the codec is used as well."""
         states, process = self.states, str(self.starts)
+        sent = request_to_proto(request).SerializeToString()
 
-        async def work(service: Service) -> e.SyncAnswer:
+        async def work(service: Service) -> SyncAnswer:
             try:
-                agent_message = replace(sync_in(cluster, epoch, message, states), guards=guards, node_rules=node_rules)
-                reply = await service.agents.sync(
-                    agent_message, lambda out: _encoder.encode(replace(sync_out(message.seq, out), server=process))
-                )
+                received = request_from_proto(agents_pb2.SyncRequest.FromString(sent), states)
+                reply = answer_to_proto(await service.agents.sync(received, process)).SerializeToString()
             except Invalid as problem:
-                self.fail("R3 a Sync is never refused for one of its items", f"of {cluster}: {problem}")
+                self.fail("R3 a Sync is never refused for one of its items", f"of {request.cluster}: {problem}")
                 raise
-            self.witness.heard[cluster] = self.loop.time()  # a refused Sync is no contact
-            sync_answer: e.SyncAnswer = _decoder.decode(reply.answer)
-            now = service.core.clock.now()
-            questions = tuple(e.BidRequest(q.id, q.spec, max(0.0, q.until - now)) for q in reply.bid_requests)
-            return replace(sync_answer, bid_requests=questions, heartbeat=reply.heartbeat)
+            self.witness.heard[request.cluster] = self.loop.time()  # a refused Sync is no contact
+            return answer_from_proto(agents_pb2.SyncResponse.FromString(reply))
 
         return self.call(work, answer)
-
-
-def sync_in(cluster: str, epoch: str, message: e.SyncMessage, states: frozenset[AttemptState]) -> AgentMessage:
-    """Convert an agent's message for the service, which knows only `states` of its reports."""
-    reports = [report_reader.read_report(_raw(report), states) for report in message.reports]
-    return AgentMessage(
-        cluster=cluster,
-        epoch=epoch,
-        seq=message.seq,
-        held=tuple((_there(ref), state) for ref, state in message.held),
-        reports=tuple(report for report in reports if isinstance(report, AttemptReport)),
-        unknown=tuple(report for report in reports if isinstance(report, UnknownReport)),
-        accepts=tuple(_there(ref) for ref in message.accepts),
-        rejects=tuple((_there(ref), reason) for ref, reason in message.rejects),
-        command_acks=message.acks,
-        bids=tuple(
-            BidReply(
-                id=id,
-                yes=bid.yes,
-                reason=bid.reason,
-                values={"start_p50": bid.start_p50, "start_p90": bid.start_p90, "valid_for": bid.valid_for},
-            )
-            for id, bid in message.bids
-        ),
-        want=message.want,
-        output=tuple(
-            OutputPiece(ref=_there(chunk.ref), stream=chunk.stream, offset=chunk.offset, data=chunk.data)
-            for chunk in message.output
-        ),
-        manager="sim",
-        wait=message.wait,
-        state=None if message.facts is None else message.facts.state,
-        mark=message.mark,
-        recalls=True,
-        recall=None if message.recall is None else _recall(message.recall, states),
-    )
-
-
-def _recall(recall: e.Recall, states: frozenset[AttemptState]) -> RecallReport:
-    return RecallReport(attempts=tuple(_known(known, states) for known in recall.attempts), complete=recall.complete)
-
-
-def _known(known: e.KnownAttempt, states: frozenset[AttemptState]) -> RecalledAttempt:
-    offer = known.offer
-    return RecalledAttempt(
-        ref=_there(known.ref),
-        phase=known.phase,
-        report=None if known.report is None else report_reader.read_report(_raw(known.report), states),
-        offer=None
-        if offer is None
-        else RecalledOffer(name=offer.name, owner=offer.owner, spec=offer.spec, terms=offer.terms),
-    )
-
-
-def _raw(report: e.Report) -> RawReport:
-    result = report.result
-    return RawReport(
-        ref=_there(report.ref),
-        state=report.state,
-        exit_code=None if result is None else result.exit_code,
-        failure="" if result is None or result.failure is None else result.failure.value,
-        reason="" if result is None else result.reason,
-        native_id=report.native,
-        nodes=report.nodes,
-        code="" if result is None else result.code,
-    )
-
-
-def _there(ref: v.Ref) -> AttemptRef:
-    return AttemptRef(ref.job, ref.n, ref.token)
-
-
-def _back(ref: AttemptRef) -> v.Ref:
-    return v.Ref(ref.job, ref.n, ref.token)
-
-
-def sync_out(seq: int, out: AgentReply) -> e.SyncAnswer:
-    """Convert the service's answer for the reactor."""
-    commands = [e.ServerCommand(c.id, c.kind, v.Ref(c.job, c.n, c.token)) for c in out.commands]
-    commands += [e.ServerCommand(0, "kill", _back(ref), "the server does not know it as live") for ref in out.kills]
-    return e.SyncAnswer(
-        ack=seq,
-        confirms=tuple(map(_back, out.confirms)),
-        offers=tuple(_offer(attempt, job, out.hosts.get(attempt.token, ())) for attempt, job in out.offers),
-        commands=tuple(commands),
-        resync=out.resync,
-        expected=tuple(map(_back, out.expected)),
-        acked=tuple(map(_back, out.acked)),
-        unknown=tuple(map(_back, out.unknown)),
-        mark=out.mark,
-        recall=out.recall,
-        output_acks=tuple((_back(ref), stream, offset) for ref, stream, offset in out.output_acks),
-    )
-
-
-def _offer(attempt: Attempt, job: Job, hosts: tuple[GroupHosts, ...]) -> v.Offer:
-    lease = (attempt.lease_until or attempt.created_at) - attempt.created_at
-    return v.Offer(
-        ref=v.Ref(attempt.job, attempt.n, attempt.token),
-        name=job.name,
-        owner=job.owner,
-        spec=job.spec,
-        terms=msgspec.json.encode(asdict(job.terms)).decode(),
-        lease=max(0.0, lease),
-        priority=job.terms.priority,
-        hosts=hosts,
-        hosts_checked=True,
-    )

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from rainbow_sched.agent.core.values import Absent, AllowedHosts, JobFound, Phase
+from rainbow_sched.agent.core.values import Absent, JobFound, Phase
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.request import Count, Equals, Group, Level, Requirement, Task
+from rainbow_sched.protocol.messages import AllowedHosts
 from tests.support.backends import Desk, a_launch, a_request
 
 LONG = ("sleep", "60")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from rainbow_sched.agent.backends.flux.jobspec import ONE_GROUP
-from rainbow_sched.agent.core.values import AllowedHosts, Phase
+from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.hostlist import expand
 from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Task
+from rainbow_sched.protocol.messages import AllowedHosts
 from tests.contract.flux.conftest import Flux
 from tests.contract.flux.test_flux_nodes import allocation
 

@@ -12,12 +12,13 @@ import pytest
 
 from rainbow_sched.agent.backends.flux.backend import FluxBackend
 from rainbow_sched.agent.backends.flux.jobs import job_number
-from rainbow_sched.agent.core.values import WRONG_NODES, AllowedHosts, JobFound, Phase
+from rainbow_sched.agent.core.values import JobFound, Phase
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.model.binding import GroupHosts
+from rainbow_sched.model.binding import WRONG_NODES, GroupHosts
 from rainbow_sched.model.hostlist import expand, parse_idset
 from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement
+from rainbow_sched.protocol.messages import AllowedHosts
 from tests.contract.flux.conftest import Flux, R, a_flux, leave
 from tests.support.flux_stand_in import StandIn
 

@@ -13,12 +13,13 @@ import pytest
 from rainbow_sched.agent.backends import BackendSettings
 from rainbow_sched.agent.backends.local.backend import make
 from rainbow_sched.agent.backends.local.files import JobFiles
-from rainbow_sched.agent.core.values import WRONG_NODES, AllowedHosts, Phase
+from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.model.binding import GroupHosts
+from rainbow_sched.model.binding import WRONG_NODES, GroupHosts
 from rainbow_sched.model.graph import Graph, Vertex
 from rainbow_sched.model.hostlist import expand
 from rainbow_sched.model.request import Count, Group, Level, Request
+from rainbow_sched.protocol.messages import AllowedHosts
 from tests.support.backends import Desk, a_request
 
 NODES = ("n0", "n1", "n2", "n3")

@@ -15,13 +15,14 @@ import pytest
 from rainbow_sched.agent.backends import BackendSettings
 from rainbow_sched.agent.backends.slurm.backend import make
 from rainbow_sched.agent.backends.slurm.files import SlurmFiles
-from rainbow_sched.agent.core.values import WRONG_NODES, AllowedHosts, JobFound, Phase
+from rainbow_sched.agent.core.values import JobFound, Phase
 from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes
 from rainbow_sched.discovery.slurm_graph import slurm_graph
 from rainbow_sched.model.attempt import AttemptState, Failure
-from rainbow_sched.model.binding import GroupHosts
+from rainbow_sched.model.binding import WRONG_NODES, GroupHosts
 from rainbow_sched.model.hostlist import expand
 from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Task
+from rainbow_sched.protocol.messages import AllowedHosts
 from tests.support.backends import Desk
 from tests.support.slurm import Nodes, SlurmCluster, running
 

@@ -18,13 +18,14 @@ from rainbow_sched.agent.backends.common.host_binding import bound_hosts, unenfo
 from rainbow_sched.agent.backends.common.job_folder import SubmitRecord
 from rainbow_sched.agent.backends.common.launches import copies
 from rainbow_sched.agent.backends.common.programs import run
-from rainbow_sched.agent.core.values import WRONG_NODES, AllowedHosts, BidAnswer, ClusterFacts, Phase, Result, Update
+from rainbow_sched.agent.core.values import ClusterFacts, Phase, Result, Update
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.model.binding import NodeRules
+from rainbow_sched.model.binding import WRONG_NODES, NodeRules
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
 from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.hostlist import collapse
 from rainbow_sched.model.request import Level, Request
+from rainbow_sched.protocol.messages import AllowedHosts, BidAnswer
 from tests.support.directory_queue import PROGRAM
 
 NO_ANSWER = 2  # exit code

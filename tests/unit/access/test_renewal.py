@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from rainbow_sched.agent.core.events import SyncMessage
 from rainbow_sched.agent.runtime.link import Identity, ServerLink
 from rainbow_sched.agent.runtime.rotation import Rotation
 from rainbow_sched.client.settings import Address, ClientSettings
 from rainbow_sched.model.credential import digest, id_of
 from rainbow_sched.model.errors import RainbowError, Unavailable
+from rainbow_sched.protocol.messages import SyncMessage
 from rainbow_sched.service.access.renewal import GRACE_SECONDS
 from rainbow_sched.store.base import Tx
 from tests.unit.access.calls import ask, code_of, follow

@@ -13,8 +13,17 @@ from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.journal_records import restored
 from rainbow_sched.agent.core.reactor import react
 from rainbow_sched.agent.core.state import AgentLimits, AgentState
-from rainbow_sched.agent.core.values import Absent, Chunk, JobFound, Offer, Phase, Ref, Result, Unknown, Update
+from rainbow_sched.agent.core.values import Absent, JobFound, Phase, Result, Unknown, Update
 from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.protocol.messages import (
+    AttemptRef,
+    Offer,
+    OutputPiece,
+    Report,
+    ServerCommand,
+    SyncAnswer,
+    SyncMessage,
+)
 
 OUTPUT = b"0123456789" * 3
 
@@ -24,19 +33,19 @@ class Server:
     """Knows each attempt's state, stores the last answer, confirms what is accepted, keeps reports and output."""
 
     total: int
-    attempts: dict[Ref, str] = field(default_factory=dict)  # offered, confirmed, ended, returned
-    results: dict[Ref, e.Report] = field(default_factory=dict)
-    returned: dict[Ref, str] = field(default_factory=dict)
-    seen: set[Ref] = field(default_factory=set)  # ends that were told once: only a repetition is acknowledged
-    output: dict[Ref, bytes] = field(default_factory=dict)
-    commands: dict[int, e.ServerCommand] = field(default_factory=dict)
+    attempts: dict[AttemptRef, str] = field(default_factory=dict)  # offered, confirmed, ended, returned
+    results: dict[AttemptRef, Report] = field(default_factory=dict)
+    returned: dict[AttemptRef, str] = field(default_factory=dict)
+    seen: set[AttemptRef] = field(default_factory=set)  # ends that were told once: only a repetition is acknowledged
+    output: dict[AttemptRef, bytes] = field(default_factory=dict)
+    commands: dict[int, ServerCommand] = field(default_factory=dict)
     epoch: str = ""
-    last: e.SyncAnswer | None = None
+    last: SyncAnswer | None = None
 
-    def cancel(self, ref: Ref) -> None:
+    def cancel(self, ref: AttemptRef) -> None:
         if self.attempts.get(ref) == "confirmed":
             number = len(self.commands) + 1
-            self.commands[number] = e.ServerCommand(number, "cancel", ref)
+            self.commands[number] = ServerCommand(number, "cancel", ref)
 
     def lapse(self) -> None:
         """The leases of offers that nobody accepted run out."""
@@ -44,18 +53,18 @@ class Server:
             if state == "offered":
                 self.attempts[ref], self.returned[ref] = "returned", "lapsed"
 
-    def sync(self, epoch: str, message: e.SyncMessage) -> e.SyncAnswer:
+    def sync(self, epoch: str, message: SyncMessage) -> SyncAnswer:
         if epoch != self.epoch:
             self.epoch = epoch
             expected = tuple(ref for ref, state in self.attempts.items() if state in ("offered", "confirmed"))
-            self.last = e.SyncAnswer(ack=message.seq, resync=True, expected=expected)
+            self.last = SyncAnswer(ack=message.seq, resync=True, expected=expected)
             return self.last
         if self.last is not None and message.seq == self.last.ack:
             return self.last
         self.last = self._effect(message)
         return self.last
 
-    def _effect(self, message: e.SyncMessage) -> e.SyncAnswer:
+    def _effect(self, message: SyncMessage) -> SyncAnswer:
         acked, output = [], []
         for ref in message.accepts:
             if self.attempts.get(ref) in ("offered", "confirmed"):
@@ -69,7 +78,7 @@ class Server:
                 self.output[chunk.ref] = stored[: chunk.offset] + chunk.data
             output.append((chunk.ref, chunk.stream, len(self.output[chunk.ref])))
         for report in message.reports:
-            if report.result is not None:
+            if report.ends:
                 if report.ref in self.seen:
                     acked.append(report.ref)
                 self.seen.add(report.ref)
@@ -79,16 +88,16 @@ class Server:
             self.commands.pop(number, None)
         ended = {report.ref for report in message.reports} | {ref for ref, _ in message.rejects}
         kills = tuple(
-            e.ServerCommand(0, "kill", ref)
+            ServerCommand(0, "kill", ref)
             for ref, _ in message.held
             if self.attempts[ref] in ("ended", "returned") and ref not in ended
         )
         offers = []
         while len(self.attempts) < self.total and len(offers) < message.want:
-            ref = Ref(len(self.attempts) + 1, 1, f"t{len(self.attempts)}")
+            ref = AttemptRef(len(self.attempts) + 1, 1, f"t{len(self.attempts)}")
             self.attempts[ref] = "offered"
             offers.append(Offer(ref=ref, spec="{}"))
-        return e.SyncAnswer(
+        return SyncAnswer(
             ack=message.seq,
             confirms=tuple(ref for ref, state in self.attempts.items() if state == "confirmed"),  # again and again
             offers=tuple(offers),
@@ -132,7 +141,7 @@ class World:
         self.disk: list[dict[str, object]] = []
         self.now = 0.0
         self.starts = 0
-        self.told: dict[Ref, str] = {}  # the end that was first sent for each attempt
+        self.told: dict[AttemptRef, str] = {}  # the end that was first sent for each attempt
         self.forgetful = False
         self.calm = False
         self.start()
@@ -150,8 +159,8 @@ class World:
         held, past = restored(self.disk)
         self.state = AgentState(limits=AgentLimits(max_jobs=4), fresh=self.starts == 1, attempts=held, past=past)
         self.todo: list[e.Command] = []
-        self.flights: list[e.SyncMessage] = []
-        self.answers: list[e.SyncAnswer] = []
+        self.flights: list[SyncMessage] = []
+        self.answers: list[SyncAnswer] = []
         self.event(e.Started())
 
     def event(self, event: e.Event) -> None:
@@ -204,11 +213,11 @@ class World:
                     self.event(e.OutputUnread(ref, stream))
                     return
                 size = self.manager.jobs[ref.tag].sizes[0] if ref.tag in self.manager.jobs else 0
-                self.event(e.OutputRead(Chunk(ref, stream, offset, OUTPUT[offset : min(size, offset + limit)])))
+                self.event(e.OutputRead(OutputPiece(ref, stream, offset, OUTPUT[offset : min(size, offset + limit)])))
             case e.Forget(ref):
                 self.manager.jobs.pop(ref.tag, None)
 
-    def submit(self, ref: Ref) -> None:
+    def submit(self, ref: AttemptRef) -> None:
         how = 0 if self.calm else self.choose(4)
         if how != 1:
             assert self.server.attempts[ref] != "offered", "submitted before the server confirmed"
@@ -277,12 +286,12 @@ class World:
 
     # --- what must hold ---
 
-    def check_message(self, message: e.SyncMessage) -> None:
+    def check_message(self, message: SyncMessage) -> None:
         stored = {(record["job"], record["kind"]) for record in self.disk}
         for ref in message.accepts:
             assert (ref.job, "offer") in stored, "accepted before it was written down"
         for report in message.reports:
-            if report.result is not None:
+            if report.ends:
                 first = self.told.setdefault(report.ref, report.state)
                 assert first == report.state, f"{report.ref.tag} was {first}, and is now {report.state}"
 
@@ -292,7 +301,7 @@ class World:
         for ref, report in self.server.results.items():
             if report.state == "succeeded":
                 assert self.manager.launches.get(ref.tag) == 1
-            elif report.result is not None and report.result.failure == "outcome-unknown":
+            elif report.failure == "outcome-unknown":
                 assert ref.tag not in self.manager.running(), "unknown is not dead"
 
     def settle(self, steps: int = 400) -> None:

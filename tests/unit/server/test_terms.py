@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow_sched.agent.core.values import Offer, Ref
 from rainbow_sched.client.jobs.codec import terms_message
 from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.model.attempt import Attempt, AttemptState
@@ -12,8 +11,9 @@ from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.job import Delivery, Job, Terms
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.pb.v2 import jobs_pb2
+from rainbow_sched.protocol.messages import AttemptRef, Offer
 from rainbow_sched.server.codec import terms_in, terms_out
-from rainbow_sched.server.handlers.agents import offer_out
+from rainbow_sched.service.agents.answer_draft import offer_of
 
 ANA = Principal(name="ana", kind=CredentialKind.USER, scopes=frozenset({"submit:*"}))
 GUARD = 1_500.0
@@ -47,5 +47,5 @@ def test_an_older_server_is_told_whether_a_job_may_be_rerun_at_all(terms: Terms)
 def test_an_agent_guards_what_has_reruns(terms: Terms, guard: float | None) -> None:
     job = Job(id=1, owner="ana", name="job", state=JobState.BOUND, spec="{}", terms=terms, attempt=1)
     attempt = Attempt(job=1, n=1, cluster="east", token="t", state=AttemptState.LEASED, created_at=0.0)
-    sent = offer_out(attempt, job, 0.0).terms
-    assert Offer(ref=Ref(1, 1, "t"), terms=sent).guard(GUARD) == guard
+    sent = offer_of(attempt, job, 0.0).terms
+    assert Offer(ref=AttemptRef(1, 1, "t"), terms=sent).guard(GUARD) == guard

@@ -10,7 +10,7 @@ import pytest
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.job import Delivery, Terms
 from rainbow_sched.model.job_state import JobState
-from rainbow_sched.service.agents.sync_messages import AttemptReport
+from rainbow_sched.protocol.messages import Report
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.views import jobs
 from tests.support.agents import Agent
@@ -45,7 +45,7 @@ async def test_a_failed_run_is_repeated_only_by_its_owners_word(
     [job] = await submit(service, a_submission(terms=terms))
     agent = Agent(service, "east")
     ref = await agent.runs()
-    report = AttemptReport(ref=ref, state=AttemptState.FAILED, exit_code=3, failure=Failure.EXIT)
+    report = Report(ref=ref, state=AttemptState.FAILED, exit_code=3, failure=Failure.EXIT)
     await agent.says(reports=(report,))
     await service.scheduling_loop.decide_pending()
     view = await jobs.get(service.core, job.id, ADMIN)
@@ -94,7 +94,7 @@ async def test_known_failures_use_retries_and_unknown_outcomes_reruns(
     for n in range(1, repeats + 2):
         ref = await agent.runs()
         assert ref.n == n
-        await agent.says(reports=(AttemptReport(ref=ref, state=state_told, failure=failure),))
+        await agent.says(reports=(Report(ref=ref, state=state_told, failure=failure),))
         clock.advance(3_600.0)  # a cluster that could not start it is not asked for a while
         service.core.pending.changed()
         await service.scheduling_loop.decide_pending()

@@ -19,8 +19,8 @@ from rainbow_sched.model.job import Delivery, Hold, Terms
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.match import Matches
 from rainbow_sched.model.request import Request
+from rainbow_sched.protocol.messages import Report, SyncAnswer
 from rainbow_sched.selection.decide import Question
-from rainbow_sched.service.agents.sync_messages import AgentMessage, AgentReply, AttemptRef, AttemptReport
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import registration
 from rainbow_sched.service.core import Core
@@ -30,21 +30,15 @@ from rainbow_sched.service.scheduling import loop, plan
 from rainbow_sched.service.scheduling.question import PlacementQuery, build_question
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import Dependency, Store, Tx
+from tests.support.agents import sync_request
 from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_request, a_service, a_submission, submit, with_cluster
 
 T = TypeVar("T")
 
 
-async def says(service: Service, seq: int, **fields: object) -> AgentReply:
-    told: list[AgentReply] = []
-
-    def encode(out: AgentReply) -> bytes:
-        told.append(out)
-        return b"stored"
-
-    await service.agents.sync(AgentMessage(cluster="east", epoch="e1", seq=seq, **fields), encode)  # type: ignore[arg-type]
-    return told[-1]
+async def says(service: Service, seq: int, **values: object) -> SyncAnswer:
+    return await service.agents.sync(sync_request("east", "e1", seq, **values), "server")
 
 
 async def state(service: Service, id: int) -> JobState:
@@ -61,10 +55,9 @@ async def test_a_preempted_job_runs_again_only_by_its_owners_word(
         await with_cluster(service, "east")
         [job] = await submit(service, a_submission(terms=Terms(delivery=delivery)))
         await says(service, 1, want=1)
-        [(attempt, _)] = (await says(service, 2, want=1)).offers
-        ref = AttemptRef(attempt.job, attempt.n, attempt.token)
+        [ref] = [offer.ref for offer in (await says(service, 2, want=1)).offers]
         await says(service, 3, accepts=(ref,))
-        await says(service, 4, reports=(AttemptReport(ref=ref, state=AttemptState.PREEMPTED),))
+        await says(service, 4, reports=(Report(ref=ref, state=AttemptState.PREEMPTED),))
         assert await state(service, job.id) is following
 
 
@@ -325,12 +318,11 @@ async def test_an_agent_with_another_journal_cannot_say_that_an_attempt_never_ra
         await with_cluster(service, "east")
         [job] = await submit(service, a_submission())
         await says(service, 1, want=1)
-        [(attempt, _)] = (await says(service, 2, want=1)).offers
-        ref = AttemptRef(attempt.job, attempt.n, attempt.token)
+        [ref] = [offer.ref for offer in (await says(service, 2, want=1)).offers]
         await says(service, 3, accepts=(ref,))
-        stranger = AgentMessage(cluster="east", epoch="e2", seq=1, rejects=((ref, "absent: this agent never took it"),))
+        stranger = sync_request("east", "e2", 1, rejects=((ref, "absent: this agent never took it"),))
         clock.advance(1_000.0)  # so long that the first agent is missed
-        await service.agents.sync(stranger, lambda out: b"stored")
+        await service.agents.sync(stranger, "server")
         assert await state(service, job.id) is JobState.FAILED
 
 
@@ -376,12 +368,8 @@ async def test_agents_that_all_lost_their_journals_are_not_locked_out_for_ever(t
     async with a_service(tmp_path, clock=clock) as service:
         for name in ("east", "west"):
             await with_cluster(service, name)
-            await service.agents.sync(
-                AgentMessage(cluster=name, epoch="old.1", seq=1, manager="sim"), lambda out: b"stored"
-            )
+            await service.agents.sync(sync_request(name, "old.1", 1, manager="sim"), "server")
         for _ in range(20):  # all are silent at once, so all get fresh grace, again and again
             clock.advance(10.0)
             await service.timers.tick()
-        await service.agents.sync(
-            AgentMessage(cluster="east", epoch="new.1", seq=1, manager="sim"), lambda out: b"stored"
-        )
+        await service.agents.sync(sync_request("east", "new.1", 1, manager="sim"), "server")

@@ -12,21 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from rainbow_sched.agent.core.values import (
-    ANY_HOST,
-    Absent,
-    AllowedHosts,
-    BidAnswer,
-    ClusterFacts,
-    JobFound,
-    Unknown,
-    Update,
-)
+from rainbow_sched.agent.core.values import Absent, ClusterFacts, JobFound, Unknown, Update
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import Invalid, Unsupported
 from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.hints import did_you_mean
 from rainbow_sched.model.request import Request
+from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts, BidAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

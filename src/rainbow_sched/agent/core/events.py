@@ -1,132 +1,20 @@
-"""Messages of the Sync call, events that the reactor takes, and commands that it returns."""
+"""Events that the reactor takes, and commands that it returns."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from rainbow_sched.agent.core.values import (
-    ANY_HOST,
-    Absent,
-    AllowedHosts,
+from rainbow_sched.agent.core.values import Absent, ClusterFacts, JobFound, Result, Unknown, Update
+from rainbow_sched.protocol.messages import (
+    AttemptRef,
     BidAnswer,
-    Chunk,
-    ClusterFacts,
-    JobFound,
+    BidRequest,
     Offer,
-    Ref,
-    Result,
-    Unknown,
-    Update,
+    OutputPiece,
+    SyncAnswer,
+    SyncMessage,
 )
-
-# --- the messages of the Sync call, free of protobuf ---
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """A state change of one attempt. A report with a result is repeated until the server has stored it."""
-
-    ref: Ref
-    state: str
-    native: str = ""
-    started_at: float | None = None
-    nodes: str = ""  # hostlist
-    result: Result | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownAttempt:
-    """The agent's record of one attempt: its phase, with its last report or its offer."""
-
-    ref: Ref
-    phase: str  # accepted, confirmed, ended, never
-    report: Report | None = None
-    offer: Offer | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recall:
-    """All attempts in the agent's journal, sent to a server whose database was restored."""
-
-    attempts: tuple[KnownAttempt, ...]
-    complete: bool  # False: the agent has dropped its oldest finished attempts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncMessage:
-    """One Sync request: heartbeat, held attempts and mailbox. A retry has the same `seq`."""
-
-    seq: int
-    held: tuple[tuple[Ref, str], ...] = ()
-    reports: tuple[Report, ...] = ()
-    accepts: tuple[Ref, ...] = ()
-    rejects: tuple[tuple[Ref, str], ...] = ()
-    acks: tuple[int, ...] = ()
-    bids: tuple[tuple[str, BidAnswer], ...] = ()
-    output: tuple[Chunk, ...] = ()
-    want: int = 0
-    wait: float = 0.0
-    facts: ClusterFacts | None = None
-    mark: str = ""  # the last mark received from a server
-    recall: Recall | None = None
-
-    @property
-    def news(self) -> bool:
-        """Return True if the message has more than a heartbeat."""
-        content = self.reports or self.accepts or self.rejects or self.acks or self.bids or self.output
-        return bool(content) or self.facts is not None
-
-    def at_once(self) -> SyncMessage:
-        """Return the same message without a wait for the answer."""
-        return replace(self, wait=0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class ServerCommand:
-    """The server's request to end an attempt, repeated until it is acknowledged."""
-
-    id: int
-    kind: str  # cancel, kill
-    ref: Ref
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class BidRequest:
-    """A request to estimate start and cost of a job."""
-
-    id: str
-    spec: str
-    deadline: float  # seconds from now
-    allowed: AllowedHosts = ANY_HOST
-    unreadable: str = ""  # why the request cannot be read
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncAnswer:
-    """The server's answer to one message."""
-
-    ack: int
-    confirms: tuple[Ref, ...] = ()
-    offers: tuple[Offer, ...] = ()
-    commands: tuple[ServerCommand, ...] = ()
-    bid_requests: tuple[BidRequest, ...] = ()
-    heartbeat: float = 25.0
-    resync: bool = False
-    expected: tuple[Ref, ...] = ()
-    acked: tuple[Ref, ...] = ()
-    output_acks: tuple[tuple[Ref, str, int], ...] = ()
-    unknown: tuple[Ref, ...] = ()  # the server does not know the reported state
-    server: str = ""  # id of the server process; empty: an older server
-    mark: str = ""  # sealed position in the server's event history
-    recall: bool = False  # the database was restored: send all attempts; this message was not processed
-
-    @property
-    def empty(self) -> bool:
-        """Return True if the answer requires no action."""
-        return not (self.confirms or self.offers or self.commands or self.bid_requests or self.resync)
-
 
 # --- events ---
 
@@ -165,7 +53,7 @@ class OfferChecked:
 class RecordStored:
     """A journal record is on disk."""
 
-    ref: Ref
+    ref: AttemptRef
     kind: str  # offer, intent, end, cancel, absent, adopt
 
 
@@ -173,7 +61,7 @@ class RecordStored:
 class SubmitAnswered:
     """The manager accepted the job under this id."""
 
-    ref: Ref
+    ref: AttemptRef
     native: str
 
 
@@ -181,7 +69,7 @@ class SubmitAnswered:
 class SubmitRefused:
     """The manager rejected the job permanently."""
 
-    ref: Ref
+    ref: AttemptRef
     result: Result
 
 
@@ -189,7 +77,7 @@ class SubmitRefused:
 class SubmitUnclear:
     """The submission failed and may or may not have reached the manager."""
 
-    ref: Ref
+    ref: AttemptRef
     reason: str
 
 
@@ -197,7 +85,7 @@ class SubmitUnclear:
 class LookedUp:
     """The result of a lookup of a tag in the manager."""
 
-    ref: Ref
+    ref: AttemptRef
     answer: JobFound | Absent | Unknown
 
 
@@ -218,14 +106,14 @@ class GraphReplaced:
 class OutputRead:
     """Job output from the requested offset; empty at the end."""
 
-    chunk: Chunk
+    chunk: OutputPiece
 
 
 @dataclass(frozen=True, slots=True)
 class OutputUnread:
     """A read of job output failed."""
 
-    ref: Ref
+    ref: AttemptRef
     stream: str
 
 
@@ -280,7 +168,7 @@ class SendSync:
 class WriteJournal:
     """Append a record to the journal; answered by `RecordStored` once it is on disk."""
 
-    ref: Ref
+    ref: AttemptRef
     kind: str
     record: dict[str, object]
 
@@ -303,21 +191,21 @@ class Submit:
 class Lookup:
     """Look the tag up in the manager; answered by `LookedUp`."""
 
-    ref: Ref
+    ref: AttemptRef
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
     """Cancel the job in the manager; a job that does not exist is no error."""
 
-    ref: Ref
+    ref: AttemptRef
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOutput:
     """Read job output; answered by `OutputRead` or `OutputUnread`."""
 
-    ref: Ref
+    ref: AttemptRef
     stream: str
     offset: int
     limit: int
@@ -334,7 +222,7 @@ class AskBid:
 class Forget:
     """Remove the files of an attempt that the server has stored completely."""
 
-    ref: Ref
+    ref: AttemptRef
 
 
 Command: TypeAlias = SendSync | WriteJournal | CheckOffer | Submit | Lookup | Cancel | ReadOutput | AskBid | Forget

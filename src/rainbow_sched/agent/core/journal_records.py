@@ -6,16 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from rainbow_sched.agent.core.values import LocalAttempt, Offer, PastAttempt, Phase, Ref, Result, StopReason
+from rainbow_sched.agent.core.values import LocalAttempt, PastAttempt, Phase, Result, StopReason
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import Corrupt, Invalid
+from rainbow_sched.protocol.messages import AttemptRef, Offer
 
 Record = Mapping[str, object]
 _BESIDE_BODY = frozenset({"ref", "hosts", "hosts_checked", "unreadable"})  # unreadable offers are never accepted
 
 
-def _named(ref: Ref, kind: str) -> dict[str, object]:
+def _named(ref: AttemptRef, kind: str) -> dict[str, object]:
     return {"kind": kind, "job": ref.job, "n": ref.n, "token": ref.token}
 
 
@@ -32,7 +33,7 @@ def offer_record(offer: Offer, *, kind: str = "offer", native: str = "") -> dict
     return {**record, "hosts_checked": True} if offer.hosts_checked else record
 
 
-def _offer(ref: Ref, body: Mapping[str, object], record: Record) -> Offer:
+def _offer(ref: AttemptRef, body: Mapping[str, object], record: Record) -> Offer:
     """Return the offer in a record; records of older agents have no hosts."""
     listed = body.get("hosts", [])
     if not isinstance(listed, list):
@@ -42,7 +43,7 @@ def _offer(ref: Ref, body: Mapping[str, object], record: Record) -> Offer:
     return Offer(ref=ref, hosts=tuple(GroupHosts.parse(group, text) for group, text in listed), **fields)
 
 
-def intent_record(ref: Ref) -> dict[str, object]:
+def intent_record(ref: AttemptRef) -> dict[str, object]:
     """Return the record written before a submission: after it the manager may have the job."""
     return _named(ref, "intent")
 
@@ -58,12 +59,12 @@ def last_mark(records: Iterable[Record]) -> str:
     return marks[-1] if marks else ""
 
 
-def native_record(ref: Ref, native: str) -> dict[str, object]:
+def native_record(ref: AttemptRef, native: str) -> dict[str, object]:
     """Return the record of the manager's job id."""
     return {**_named(ref, "native"), "native": native}
 
 
-def cancelled_record(ref: Ref, stop_reason: StopReason) -> dict[str, object]:
+def cancelled_record(ref: AttemptRef, stop_reason: StopReason) -> dict[str, object]:
     """Return the record of a requested end."""
     return {**_named(ref, "cancel"), "wish": stop_reason.value}
 
@@ -75,7 +76,7 @@ def ended_record(attempt: LocalAttempt) -> dict[str, object]:
     return record | _code(attempt.result)
 
 
-def forgotten_record(ref: Ref, past: PastAttempt) -> dict[str, object]:
+def forgotten_record(ref: AttemptRef, past: PastAttempt) -> dict[str, object]:
     """Return the record of an attempt that the server has stored as ended, or that was rejected."""
     return {**_named(ref, "forget"), "result": result_json(past.result), "reason": past.reason} | _code(past.result)
 
@@ -99,7 +100,9 @@ def _result(record: Record) -> Result | None:
     return Result(**{**known, "state": AttemptState(value["state"]), "failure": Failure(failure) if failure else None})
 
 
-def compacted(attempts: Iterable[LocalAttempt], past: Mapping[Ref, PastAttempt], mark: str) -> list[dict[str, object]]:
+def compacted(
+    attempts: Iterable[LocalAttempt], past: Mapping[AttemptRef, PastAttempt], mark: str
+) -> list[dict[str, object]]:
     """Return the shortest list of records with the same state."""
     out: list[dict[str, object]] = [marked({"kind": "open"}, mark)] if mark else []
     out += [forgotten_record(ref, memory) for ref, memory in past.items()]
@@ -118,10 +121,10 @@ def compacted(attempts: Iterable[LocalAttempt], past: Mapping[Ref, PastAttempt],
     return out
 
 
-def restored(records: Iterable[Record]) -> tuple[dict[Ref, LocalAttempt], dict[Ref, PastAttempt]]:
+def restored(records: Iterable[Record]) -> tuple[dict[AttemptRef, LocalAttempt], dict[AttemptRef, PastAttempt]]:
     """Rebuild local and past attempts from the records of a journal."""
-    attempts: dict[Ref, LocalAttempt] = {}
-    past: dict[Ref, PastAttempt] = {}
+    attempts: dict[AttemptRef, LocalAttempt] = {}
+    past: dict[AttemptRef, PastAttempt] = {}
     for number, record in enumerate(records, start=1):
         try:
             _replay(record, attempts, past)
@@ -130,11 +133,11 @@ def restored(records: Iterable[Record]) -> tuple[dict[Ref, LocalAttempt], dict[R
     return attempts, past
 
 
-def _replay(record: Record, attempts: dict[Ref, LocalAttempt], past: dict[Ref, PastAttempt]) -> None:
+def _replay(record: Record, attempts: dict[AttemptRef, LocalAttempt], past: dict[AttemptRef, PastAttempt]) -> None:
     kind = record["kind"]
     if kind == "open":
         return
-    ref = Ref(int(str(record["job"])), int(str(record["n"])), str(record["token"]))
+    ref = AttemptRef(int(str(record["job"])), int(str(record["n"])), str(record["token"]))
     if kind in ("offer", "adopt"):
         body = record["offer"]
         if not isinstance(body, dict):

@@ -7,42 +7,38 @@ from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
 
-from rainbow_sched.agent.core.events import (
-    AskBid,
-    Cancel,
-    CheckOffer,
-    KnownAttempt,
-    Lookup,
-    Recall,
-    Report,
-    SendSync,
-    ServerCommand,
-    SyncAnswer,
-    SyncMessage,
-    WriteJournal,
-)
+from rainbow_sched.agent.core.events import AskBid, Cancel, CheckOffer, Lookup, SendSync, WriteJournal
 from rainbow_sched.agent.core.journal_records import intent_record, marked
 from rainbow_sched.agent.core.state import MAX_PAST_ATTEMPTS, NEVER, AgentState, StateDraft, active
 from rainbow_sched.agent.core.values import (
-    STREAMS,
     UNCONFIRMED,
     WITH_MANAGER,
     AttemptStep,
     LocalAttempt,
-    Offer,
     Phase,
-    Ref,
     Result,
     StopReason,
 )
 from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.protocol.messages import (
+    MAX_ENTRIES,
+    STREAMS,
+    AttemptRef,
+    KnownAttempt,
+    Offer,
+    Recall,
+    RecalledOffer,
+    Report,
+    ServerCommand,
+    SyncAnswer,
+    SyncMessage,
+)
 
 IMMEDIATE_SECONDS = 0.05  # an answer faster than this did not wait
 RETRY_SECONDS = 5.0  # seconds until a failed lookup or an unanswered cancel is repeated
 REPEAT_SECONDS = 1.0  # seconds between messages without news
 FIRST_PAUSE_SECONDS = 0.005  # first pause after an immediate empty answer; doubled each time
 COMMANDS = ("cancel", "kill")
-MAX_ATTEMPTS_PER_MESSAGE = 20_000  # attempts in one message; the server refuses more
 MAX_ITEMS_PER_KIND = 5_000  # per message: reports, accepts, rejects
 _NEWS_FIELDS = ("reports", "accepts", "rejects", "acks", "bids", "output")
 T = TypeVar("T")
@@ -62,7 +58,7 @@ def compose(d: StateDraft) -> SyncMessage:
         for ref, attempt in d.attempts.items()
         if attempt.phase is not Phase.OFFERED and not attempt.acked
     ]
-    room = MAX_ATTEMPTS_PER_MESSAGE - len(news.reports) - len(news.accepts) - len(news.rejects)
+    room = MAX_ENTRIES - len(news.reports) - len(news.accepts) - len(news.rejects)
     return replace(
         news,
         held=_rotate(reported, room, news.seq),
@@ -85,18 +81,21 @@ def _recall(d: StateDraft) -> Recall:
     known = [_known(attempt) for attempt in d.attempts.values()]
     for ref, past in d.past.items():
         result = past.result
-        report = None if result is None else Report(ref=ref, state=result.state.value, result=result)
+        report = None if result is None else report_of_end(ref, result)
         known.append(KnownAttempt(ref=ref, phase="never" if report is None else "ended", report=report))
     return Recall(attempts=tuple(known), complete=len(d.past) < MAX_PAST_ATTEMPTS)
 
 
 def _known(attempt: LocalAttempt) -> KnownAttempt:
     if attempt.result is not None:
-        return KnownAttempt(ref=attempt.ref, phase="ended", report=_last_report(attempt))
+        return KnownAttempt(ref=attempt.ref, phase="ended", report=last_report(attempt))
+    offer = attempt.offer
     return KnownAttempt(
         ref=attempt.ref,
         phase="accepted" if attempt.phase in UNCONFIRMED else "confirmed",
-        offer=attempt.offer if attempt.offer.spec else None,
+        offer=RecalledOffer(name=offer.name, owner=offer.owner, spec=offer.spec, terms=offer.terms)
+        if offer.spec
+        else None,
     )
 
 
@@ -126,17 +125,35 @@ def _report(d: StateDraft, attempt: LocalAttempt) -> Report | None:
             return None
     elif attempt.phase not in (Phase.SUBMITTED, Phase.RUNNING) or attempt.reported == attempt.state:
         return None
-    return _last_report(attempt)
+    return last_report(attempt)
 
 
-def _last_report(attempt: LocalAttempt) -> Report:
+def last_report(attempt: LocalAttempt) -> Report:
+    """Return the report of an attempt's state, or of its end."""
+    if attempt.result is not None:
+        end = report_of_end(attempt.ref, attempt.result)
+        started = attempt.started_at if end.started_at is None else end.started_at
+        return replace(end, native_id=attempt.native, started_at=started, nodes=attempt.nodes)
     return Report(
         ref=attempt.ref,
-        state=attempt.state.value,
-        native=attempt.native,
+        state=attempt.state,
+        native_id=attempt.native,
         started_at=attempt.started_at,
         nodes=attempt.nodes,
-        result=attempt.result,
+    )
+
+
+def report_of_end(ref: AttemptRef, result: Result) -> Report:
+    """Return the report of a result, without what only the attempt knows."""
+    return Report(
+        ref=ref,
+        state=result.state,
+        exit_code=result.exit_code,
+        failure=result.failure,
+        reason=result.reason,
+        started_at=result.started_at,
+        ended_at=result.ended_at,
+        code=result.code,
     )
 
 
@@ -298,7 +315,7 @@ def _resync(d: StateDraft, answer: SyncAnswer) -> None:
         _account_for(d, ref)
 
 
-def _account_for(d: StateDraft, ref: Ref) -> None:
+def _account_for(d: StateDraft, ref: AttemptRef) -> None:
     """Handle an attempt that the server believes to be here."""
     if ref in d.attempts or ref in d.checking or ref in d.rejects or ref in d.expected:
         return
@@ -333,7 +350,7 @@ def _apply_receipt(d: StateDraft, sent_message: SyncMessage) -> None:
         d.facts_reported = sent_message.facts
 
 
-def _output_stored(d: StateDraft, ref: Ref, stream: str, offset: int) -> None:
+def _output_stored(d: StateDraft, ref: AttemptRef, stream: str, offset: int) -> None:
     attempt = d.attempts.get(ref)
     if attempt is None or stream not in STREAMS or offset < 0:
         return
@@ -343,7 +360,7 @@ def _output_stored(d: StateDraft, ref: Ref, stream: str, offset: int) -> None:
     d.chunks.pop((ref, stream), None)
 
 
-def _confirm(d: StateDraft, ref: Ref) -> None:
+def _confirm(d: StateDraft, ref: AttemptRef) -> None:
     """Confirm an accepted attempt; a late or repeated confirm has no effect."""
     attempt = d.attempts.get(ref)
     if attempt is not None and d.step(attempt, AttemptStep.CONFIRM) is not None:

@@ -14,7 +14,6 @@ from rainbow_sched.agent.core.values import (
     AttemptStep,
     JobFound,
     LocalAttempt,
-    Offer,
     PastAttempt,
     Phase,
     Result,
@@ -22,6 +21,7 @@ from rainbow_sched.agent.core.values import (
     Update,
 )
 from rainbow_sched.model.attempt import AttemptState, Failure
+from rainbow_sched.protocol.messages import Offer
 
 OUTCOME_UNKNOWN = Result(
     state=AttemptState.FAILED,
@@ -128,7 +128,7 @@ def _expected_looked_up(d: StateDraft, event: e.LookedUp) -> None:
 
 def backend_updated(d: StateDraft, event: e.BackendUpdated) -> None:
     """Apply a poll. Look up a job that is missing from it."""
-    d.facts = event.facts or d.facts
+    d.facts = d.facts if event.facts is None else event.facts.reported()
     by_tag = {update.tag: update for update in event.updates}
     for ref, attempt in list(d.attempts.items()):
         update = by_tag.get(ref.tag)

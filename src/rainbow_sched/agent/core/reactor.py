@@ -19,15 +19,8 @@ from rainbow_sched.agent.core import manager
 from rainbow_sched.agent.core.journal_records import marked, offer_record
 from rainbow_sched.agent.core.mailbox import RETRY_SECONDS, apply_answer, facts_due, send_due
 from rainbow_sched.agent.core.state import NEVER, AgentState, StateDraft
-from rainbow_sched.agent.core.values import (
-    STREAMS,
-    WITH_MANAGER,
-    AttemptStep,
-    LocalAttempt,
-    PastAttempt,
-    Phase,
-    StopReason,
-)
+from rainbow_sched.agent.core.values import WITH_MANAGER, AttemptStep, LocalAttempt, PastAttempt, Phase, StopReason
+from rainbow_sched.protocol.messages import STREAMS
 
 
 def react(state: AgentState, event: e.Event, now: float) -> tuple[AgentState, tuple[e.Command, ...]]:

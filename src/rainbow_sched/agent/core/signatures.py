@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rainbow_sched.agent.core.values import Offer
 from rainbow_sched.agent.runtime.journal import line, parse
 from rainbow_sched.client.private_files import write_whole
 from rainbow_sched.jobspecs.reading.arrays import ARRAY_LABEL, array_indices
 from rainbow_sched.model.errors import Denied, Invalid, RainbowError
 from rainbow_sched.model.signature import CONTEXT, SignedStatement, digest_of, mismatch, parse_signature, read_signers
+from rainbow_sched.protocol.messages import Offer
 
 USED_FILE = "signatures"
 KEEP_SECONDS = 86_400.0  # seconds beyond its expiry for which a used signature is kept, in case a clock is set back

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rainbow_sched.agent.core.values import Offer
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.hints import did_you_mean
 from rainbow_sched.model.request import Request
+from rainbow_sched.protocol.messages import Offer
 from rainbow_sched.selection.expressions import EvaluationError, Expression, MissingVariable, compile_expression
 from rainbow_sched.selection.job_filter import holds, variables
 

@@ -5,24 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from rainbow_sched.agent.core.events import Command, Forget, SyncMessage, WriteJournal
+from rainbow_sched.agent.core.events import Command, Forget, WriteJournal
 from rainbow_sched.agent.core.journal_records import cancelled_record, ended_record, forgotten_record
-from rainbow_sched.agent.core.values import (
-    STEPS,
-    STREAMS,
-    AttemptStep,
-    BidAnswer,
-    Chunk,
-    ClusterFacts,
-    LocalAttempt,
-    Offer,
-    PastAttempt,
-    Phase,
-    Ref,
-    Result,
-    StopReason,
-)
+from rainbow_sched.agent.core.values import STEPS, AttemptStep, LocalAttempt, PastAttempt, Phase, Result, StopReason
 from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.protocol.messages import (
+    STREAMS,
+    AttemptRef,
+    BidAnswer,
+    Offer,
+    OutputPiece,
+    ReportedFacts,
+    SyncMessage,
+)
 
 NEVER = float("-inf")
 MAX_PAST_ATTEMPTS = 4_096  # finished attempts to remember
@@ -48,20 +43,22 @@ class AgentState:
     limits: AgentLimits = AgentLimits()
     fresh: bool = False  # this process created the journal: attempts that the server expects were lost with the old one
     stopping: bool = False
-    attempts: Mapping[Ref, LocalAttempt] = field(default_factory=dict)
-    past: Mapping[Ref, PastAttempt] = field(default_factory=dict)
-    checking: Mapping[Ref, Offer] = field(default_factory=dict)
-    rejects: Mapping[Ref, str] = field(default_factory=dict)
-    expected: Mapping[Ref, float | None] = field(default_factory=dict)  # when to look up again; None: a lookup is open
+    attempts: Mapping[AttemptRef, LocalAttempt] = field(default_factory=dict)
+    past: Mapping[AttemptRef, PastAttempt] = field(default_factory=dict)
+    checking: Mapping[AttemptRef, Offer] = field(default_factory=dict)
+    rejects: Mapping[AttemptRef, str] = field(default_factory=dict)
+    expected: Mapping[AttemptRef, float | None] = field(
+        default_factory=dict
+    )  # when to look up again; None: a lookup is open
     acks: tuple[int, ...] = ()
-    acks_pending: tuple[tuple[int, Ref], ...] = ()  # commands to acknowledge once their record is on disk
+    acks_pending: tuple[tuple[int, AttemptRef], ...] = ()  # commands to acknowledge once their record is on disk
     open_bids: frozenset[str] = frozenset()  # bid requests that the backend has not answered yet
     bids: tuple[tuple[str, BidAnswer], ...] = ()
-    chunks: Mapping[tuple[Ref, str], Chunk] = field(default_factory=dict)
-    open_reads: frozenset[tuple[Ref, str]] = frozenset()
-    failed_reads: Mapping[tuple[Ref, str], float] = field(default_factory=dict)  # failed reads: when to retry
-    facts: ClusterFacts | None = None
-    facts_reported: ClusterFacts | None = None
+    chunks: Mapping[tuple[AttemptRef, str], OutputPiece] = field(default_factory=dict)
+    open_reads: frozenset[tuple[AttemptRef, str]] = frozenset()
+    failed_reads: Mapping[tuple[AttemptRef, str], float] = field(default_factory=dict)  # failed reads: when to retry
+    facts: ReportedFacts | None = None
+    facts_reported: ReportedFacts | None = None
     facts_at: float = NEVER  # when facts were last sent
     seq: int = 0
     in_flight: SyncMessage | None = None  # the unanswered message
@@ -159,7 +156,7 @@ class StateDraft:
         self.do(WriteJournal(attempt.ref, "cancel", cancelled_record(attempt.ref, stop_reason)))
         return stopping
 
-    def forget(self, ref: Ref, past: PastAttempt) -> None:
+    def forget(self, ref: AttemptRef, past: PastAttempt) -> None:
         """Drop an attempt whose end the server has stored; keep its result."""
         self.attempts.pop(ref, None)
         for stream in STREAMS:
@@ -169,7 +166,7 @@ class StateDraft:
         self.remember(ref, past, "forget")
         self.do(Forget(ref))
 
-    def remember(self, ref: Ref, past: PastAttempt, kind: str) -> None:
+    def remember(self, ref: AttemptRef, past: PastAttempt, kind: str) -> None:
         """Remember a finished attempt; drop the oldest ones."""
         self.past[ref] = past
         while len(self.past) > MAX_PAST_ATTEMPTS:

@@ -1,98 +1,13 @@
-"""Values of the agent: offers, local attempts with their phases, and answers of the manager."""
+"""Values of the agent: local attempts with their phases, and answers of the manager."""
 
 from __future__ import annotations
 
 import enum
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from rainbow_sched.model.attempt import AttemptState, Failure
-from rainbow_sched.model.binding import GroupHosts
-
-STREAMS = ("stdout", "stderr")
-WRONG_NODES = "wrong-nodes"  # code of a returned attempt: the manager gave it nodes on which it may not run
-MAX_SECONDS = 1e12  # upper bound for times in a job's terms
-GUARD_SHARE = 2 / 3  # share of the server's patience after which a job is ended here; the rest is for ending it
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Ref:
-    """Key of an attempt in every message: job, number and fencing token."""
-
-    job: int
-    n: int
-    token: str
-
-    @property
-    def tag(self) -> str:
-        """Return the name of the attempt in the manager."""
-        return f"rb-{self.job}-{self.n}"
-
-
-@dataclass(frozen=True, slots=True)
-class AllowedHosts:
-    """Hosts on which a job may run, by group, as computed by the server from the cluster's graph."""
-
-    groups: tuple[GroupHosts, ...] = ()
-    checked: bool = False  # False: the server is too old to compute them
-
-    def of(self, group: int) -> tuple[str, ...]:
-        """Return the hosts on which a group may run; empty: all hosts."""
-        return next((one.hosts for one in self.groups if one.group == group), ())
-
-    def mismatch(self, groups: int) -> str | None:
-        """Return why these hosts do not match a request with this number of groups, or None."""
-        named = [one.group for one in self.groups]
-        if len(set(named)) == len(named) and all(group < groups for group in named):
-            return None
-        return f"the allowed hosts are for the groups {named}, but the request has {groups}; upgrade the server"
-
-
-ANY_HOST = AllowedHosts()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """An attempt offered by the server."""
-
-    ref: Ref
-    name: str = ""
-    owner: str = ""
-    spec: str = ""  # the request as canonical JSON; empty for an attempt adopted from the manager by its tag
-    terms: str = "{}"  # JSON
-    lease: float = 60.0
-    priority: int = 0
-    array_index: int | None = None
-    hosts: tuple[GroupHosts, ...] = ()
-    hosts_checked: bool = False  # the server has computed `hosts`
-    unreadable: str = ""  # why the offer cannot be read
-
-    @property
-    def allowed(self) -> AllowedHosts:
-        return AllowedHosts(self.hosts, self.hosts_checked or bool(self.hosts))
-
-    def guard(self, longest: float) -> float | None:
-        """Return the seconds without contact after which the job is ended here; None: it continues."""
-        again, lost_after = _loss_terms(self.terms)
-        if lost_after is not None:
-            return min(longest, lost_after * GUARD_SHARE)
-        return longest if again else None
-
-
-@lru_cache(maxsize=4096)
-def _loss_terms(terms: str) -> tuple[bool, float | None]:
-    """Return from a job's terms whether it may run again, and its own patience in seconds, if any."""
-    try:
-        values = json.loads(terms)
-    except (ValueError, RecursionError):
-        return False, None
-    if not isinstance(values, dict):
-        return False, None
-    lost_after = values.get("lost_after")
-    known = isinstance(lost_after, int | float) and 0 < lost_after <= MAX_SECONDS
-    return values.get("delivery") == "at-least-once", lost_after if known else None
+from rainbow_sched.protocol.messages import AttemptRef, Offer, ReportedFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +105,7 @@ class LocalAttempt:
     ended_clock: float = 0.0  # the agent's clock at the end
 
     @property
-    def ref(self) -> Ref:
+    def ref(self) -> AttemptRef:
         return self.offer.ref
 
     @property
@@ -253,23 +168,6 @@ class ClusterFacts:
     used: Mapping[str, int] | None = None  # vertex id -> units used by other users; None: not known
     shape: str = ""  # changes with the cluster's hardware; empty: not known
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BidAnswer:
-    """A bid: whether the job can run, when it would start, and its cost."""
-
-    yes: bool
-    reason: str = ""
-    start_p50: float | None = None  # seconds from now
-    start_p90: float | None = None
-    runtime_factor: float = 1.0
-    cost: float | None = None
-    valid_for: float = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    ref: Ref
-    stream: str
-    offset: int
-    data: bytes
+    def reported(self) -> ReportedFacts:
+        """Return what the server is told."""
+        return ReportedFacts(state=self.state, marks=self.marks, used=self.used)

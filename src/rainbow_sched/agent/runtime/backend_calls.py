@@ -11,11 +11,12 @@ from rainbow_sched.agent.backends.base import Backend, CannotBind, Launch
 from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.signatures import SignatureChecker
 from rainbow_sched.agent.core.site_rules import SiteRules
-from rainbow_sched.agent.core.values import AllowedHosts, BidAnswer, Chunk, Offer, Result, Unknown
+from rainbow_sched.agent.core.values import Result, Unknown
 from rainbow_sched.jobspecs.canonical import from_json
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.errors import Denied, Invalid, Unsupported
 from rainbow_sched.model.request import Request
+from rainbow_sched.protocol.messages import AllowedHosts, BidAnswer, BidRequest, Offer, OutputPiece
 
 log = logging.getLogger("rainbow.agent")
 BID_DEADLINE = 2.0
@@ -51,7 +52,7 @@ class BackendCalls:
                 except Exception as problem:  # a backend may fail in any way; the output may be readable later
                     log.warning("%s: reading %s failed: %s", ref.tag, stream, problem)
                     return e.OutputUnread(ref, stream)
-                return e.OutputRead(Chunk(ref, stream, offset, data))
+                return e.OutputRead(OutputPiece(ref, stream, offset, data))
             case e.AskBid(request):
                 return e.BidReady(request.id, await self._bid(request))
 
@@ -102,7 +103,7 @@ class BackendCalls:
             log.warning("%s: submission failed, outcome unknown: %s", ref.tag, problem)
             return e.SubmitUnclear(ref, str(problem))
 
-    async def _bid(self, request: e.BidRequest) -> BidAnswer:
+    async def _bid(self, request: BidRequest) -> BidAnswer:
         if request.unreadable:
             return BidAnswer(yes=False, reason=request.unreadable)
         try:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rainbow_sched import __version__
-from rainbow_sched.agent.core.events import SyncAnswer, SyncMessage
-from rainbow_sched.agent.runtime.codec import node_rules, sync_answer, sync_request
 from rainbow_sched.client.clusters import rpcs
 from rainbow_sched.client.connection import Connection, Timeouts
 from rainbow_sched.client.settings import ClientSettings
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import Unauthenticated
 from rainbow_sched.pb.v2 import agents_pb2
+from rainbow_sched.protocol.codec import answer_from_proto, request_to_proto
+from rainbow_sched.protocol.messages import SyncAnswer, SyncMessage, SyncRequest
 
 CALL_MARGIN_SECONDS = 10.0  # seconds that a call may take beyond its wait
 TIMEOUTS = Timeouts(connect=5.0, unreachable=0.0)  # each server once; the agent retries by itself
@@ -46,12 +46,21 @@ class ServerLink:
 
     async def sync(self, message: SyncMessage) -> SyncAnswer:
         """Send one message and return its answer."""
-        request = sync_request(message)
-        request.cluster, request.epoch = self.identity.cluster, self.identity.epoch
-        request.manager, request.version = self.identity.manager, __version__
-        request.accept_only, request.order_by = self.identity.accept_only, self.identity.order_by
-        request.guards = self.identity.guards
-        request.node_rules.CopyFrom(node_rules(self.node_rules()))
+        identity = self.identity
+        request = request_to_proto(
+            SyncRequest(
+                message=message,
+                cluster=identity.cluster,
+                epoch=identity.epoch,
+                manager=identity.manager,
+                version=__version__,
+                accept_only=identity.accept_only,
+                order_by=identity.order_by,
+                guards=identity.guards,
+                node_rules=self.node_rules(),
+                recalls=True,
+            )
+        )
         try:
             return await self._sync(request, message.wait + CALL_MARGIN_SECONDS)
         except Unauthenticated:
@@ -62,10 +71,10 @@ class ServerLink:
 
     async def _sync(self, request: agents_pb2.SyncRequest, timeout: float) -> SyncAnswer:
         secret = self.secret
-        answer = await self._connection.call(rpcs.SYNC, request, bearer=secret, timeout=timeout)
+        answer = answer_from_proto(await self._connection.call(rpcs.SYNC, request, bearer=secret, timeout=timeout))
         if answer.renew and secret == self.secret:
             self.renewal_requested.set()
-        return sync_answer(answer)
+        return answer
 
     async def renew(self, bearer: str, id: str, digest: bytes) -> None:
         """Register the digest of a new secret, authenticated by `bearer`."""

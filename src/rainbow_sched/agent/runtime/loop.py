@@ -15,7 +15,6 @@ from typing import Protocol
 from rainbow_sched.agent.backends.base import Backend
 from rainbow_sched.agent.backends.local.wrapper import boot_id
 from rainbow_sched.agent.core import events as e
-from rainbow_sched.agent.core.events import SyncAnswer, SyncMessage
 from rainbow_sched.agent.core.journal_records import compacted, last_mark, restored
 from rainbow_sched.agent.core.reactor import due, idle, react
 from rainbow_sched.agent.core.signatures import SignatureChecker
@@ -29,6 +28,7 @@ from rainbow_sched.agent.runtime.refusals import Refusals
 from rainbow_sched.client.connection import Backoff
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.graph import Graph
+from rainbow_sched.protocol.messages import SyncAnswer, SyncMessage
 
 log = logging.getLogger("rainbow.agent")
 SHUTDOWN_SECONDS = 5.0  # seconds for the last message of a stopping agent

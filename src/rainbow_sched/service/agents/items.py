@@ -9,25 +9,25 @@ from dataclasses import dataclass, fields
 from typing import Protocol, TypeVar
 
 from rainbow_sched.model.errors import RainbowError, Unavailable
-from rainbow_sched.service.agents.sync_messages import AgentReply
+from rainbow_sched.service.agents.answer_draft import AnswerDraft
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.store.base import Tx
 
 log = logging.getLogger(__name__)
-T = TypeVar("T", Effects, AgentReply)
+T = TypeVar("T", Effects, AnswerDraft)
 
 
 class ItemRunner(Protocol):
     """Applies the items of a message one by one."""
 
-    def run(self, tx: Tx, fx: Effects, out: AgentReply, what: str, action: Callable[[], object]) -> bool:
+    def run(self, tx: Tx, fx: Effects, out: AnswerDraft, what: str, action: Callable[[], object]) -> bool:
         """Apply one item; return False if it failed and was undone."""
 
 
 class AtomicItems:
     """All or nothing: an error undoes the transaction. Costs nothing while nothing fails."""
 
-    def run(self, tx: Tx, fx: Effects, out: AgentReply, what: str, action: Callable[[], object]) -> bool:
+    def run(self, tx: Tx, fx: Effects, out: AnswerDraft, what: str, action: Callable[[], object]) -> bool:
         action()
         return True
 
@@ -38,7 +38,7 @@ class IsolatedItems:
 
     cluster: str
 
-    def run(self, tx: Tx, fx: Effects, out: AgentReply, what: str, action: Callable[[], object]) -> bool:
+    def run(self, tx: Tx, fx: Effects, out: AnswerDraft, what: str, action: Callable[[], object]) -> bool:
         effects, answer = _copy(fx), _copy(out)
         try:
             with tx.savepoint():

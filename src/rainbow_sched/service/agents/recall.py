@@ -15,19 +15,11 @@ from rainbow_sched.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, F
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.job import MAX_NAME_CHARS, Job, Terms
 from rainbow_sched.model.job_state import JobEvent, JobState
+from rainbow_sched.protocol.messages import AttemptRef, KnownAttempt, Report, SyncRequest, UnknownReport, journal_of
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import reports as reported
+from rainbow_sched.service.agents.answer_draft import AnswerDraft
 from rainbow_sched.service.agents.items import ItemRunner
-from rainbow_sched.service.agents.report_reader import storable
-from rainbow_sched.service.agents.sync_messages import (
-    AgentMessage,
-    AgentReply,
-    AttemptRef,
-    AttemptReport,
-    RecalledAttempt,
-    UnknownReport,
-    journal_of,
-)
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance.restore import withdraw_unconfirmed
@@ -48,8 +40,8 @@ class RecallContext:
     core: Core
     tx: Tx
     fx: Effects
-    out: AgentReply
-    message: AgentMessage
+    out: AnswerDraft
+    request: SyncRequest
     now: float
 
     def note(self, kind: str, ref: AttemptRef, detail: str) -> None:
@@ -63,27 +55,27 @@ class RecallContext:
                 kind=kind,
                 job=ref.job,
                 n=ref.n,
-                cluster=self.message.cluster,
-                detail=storable(detail)[:1024],
+                cluster=self.request.cluster,
+                detail=detail[:1024],
             )
         )
 
 
 def take_recall(
-    core: Core, items: ItemRunner, tx: Tx, fx: Effects, out: AgentReply, message: AgentMessage, before: str | None
+    core: Core, items: ItemRunner, tx: Tx, fx: Effects, out: AnswerDraft, request: SyncRequest, before: str | None
 ) -> None:
     """Apply an agent's recall and record that its cluster has reported; `before`: the stored epoch."""
-    row = core.history.clusters.get(message.cluster)
-    if message.recall is None or row is None:
+    row = core.history.clusters.get(request.cluster)
+    if request.message.recall is None or row is None:
         return
     now = core.clock.now()
-    context = RecallContext(core=core, tx=tx, fx=fx, out=out, message=message, now=now)
-    for known in sorted(message.recall.attempts, key=lambda known: (known.ref.job, known.ref.n)):
+    context = RecallContext(core=core, tx=tx, fx=fx, out=out, request=request, now=now)
+    for known in sorted(request.message.recall.attempts, key=lambda known: (known.ref.job, known.ref.n)):
         items.run(tx, fx, out, f"what is known of job {known.ref.job}", partial(_take_attempt, context, known))
-    why = RECEIVED if tx.was_received(message.cluster) else _why_unclear(core, message, before)
+    why = RECEIVED if tx.was_received(request.cluster) else _why_unclear(core, request, before)
     if why:  # it may have begun what it would be offered again
-        withdraw_unconfirmed(tx, fx, core.history, message.cluster, now)
-    for attempt in [attempt for state in BEFORE_CONFIRM for attempt in tx.attempts_in(message.cluster, state)]:
+        withdraw_unconfirmed(tx, fx, core.history, request.cluster, now)
+    for attempt in [attempt for state in BEFORE_CONFIRM for attempt in tx.attempts_in(request.cluster, state)]:
         items.run(tx, fx, out, f"a wish to cancel job {attempt.job}", partial(_end_cancelled, tx, fx, attempt, now))
     state = ReportState.UNCLEAR if why else ReportState.REPORTED
     tx.update_restore_report(row.cluster_id, state, why)
@@ -99,29 +91,29 @@ def _end_cancelled(tx: Tx, fx: Effects, attempt: Attempt, now: float) -> None:
         lifecycle.end_attempt(tx, fx, job, attempt, how, now)
 
 
-def _why_unclear(core: Core, message: AgentMessage, before: str | None) -> str:
+def _why_unclear(core: Core, request: SyncRequest, before: str | None) -> str:
     """Return why the recall does not settle what ran; empty if it does."""
-    assert message.recall is not None
-    if before is not None and journal_of(before) != journal_of(message.epoch):
+    assert request.message.recall is not None
+    if before is not None and journal_of(before) != journal_of(request.epoch):
         return OTHER_JOURNAL
-    if before is None and not message.mark:
+    if before is None and not request.message.mark:
         return NO_JOURNAL
     restore = core.history.restore
-    if not message.recall.complete and restore is not None:
-        reports = [known.report for known in message.recall.attempts]
-        ends = [r.ended_at for r in reports if isinstance(r, AttemptReport) and r.ended_at is not None]
+    if not request.message.recall.complete and restore is not None:
+        reports = [known.report for known in request.message.recall.attempts]
+        ends = [r.ended_at for r in reports if isinstance(r, Report) and r.ended_at is not None]
         if not ends or min(ends) > core.history.copied_at:
             return FORGOTTEN
     return ""
 
 
-def _take_attempt(context: RecallContext, known: RecalledAttempt) -> None:
+def _take_attempt(context: RecallContext, known: KnownAttempt) -> None:
     tx, ref = context.tx, known.ref
     job, attempt = tx.job(ref.job), tx.attempt(ref.job, ref.n)
     if job is None:
         _take_unknown_job(context, known)
     elif attempt is not None and attempt.token == ref.token:
-        if attempt.cluster == context.message.cluster:
+        if attempt.cluster == context.request.cluster:
             _update_known(context, known, job, attempt)
     elif _has_reused_id(context, job):
         _note_reused_id(context, known)
@@ -141,7 +133,7 @@ def _has_reused_id(context: RecallContext, job: Job) -> bool:
     return bool(first) and first[0].seq > after
 
 
-def _note_reused_id(context: RecallContext, known: RecalledAttempt) -> None:
+def _note_reused_id(context: RecallContext, known: KnownAttempt) -> None:
     """Note a lost job whose id another job has; its running attempt is killed as unknown."""
     again = "its id was given to another job before the restore was noticed"
     if known.phase == "ended":
@@ -150,14 +142,14 @@ def _note_reused_id(context: RecallContext, known: RecalledAttempt) -> None:
         context.note("killed", known.ref, again)
 
 
-def _update_known(context: RecallContext, known: RecalledAttempt, job: Job, attempt: Attempt) -> None:
+def _update_known(context: RecallContext, known: KnownAttempt, job: Job, attempt: Attempt) -> None:
     """Update an attempt that the database has to what the agent knows."""
-    tx, fx, message, now = context.tx, context.fx, context.message, context.now
+    tx, fx, request, now = context.tx, context.fx, context.request, context.now
     if attempt.state.live and known.phase == "never":
         how = lifecycle.AttemptEnd(state=AttemptState.RETURNED, reason="its agent never took it")
         lifecycle.end_attempt(tx, fx, job, attempt, how, now)
     elif known.phase in ("confirmed", "ended") and attempt.state in BEFORE_CONFIRM:
-        changes = {"holder": message.epoch, "guarded": message.guards}
+        changes = {"holder": request.epoch, "guarded": request.guards}
         lifecycle.progress(tx, fx, job, attempt, AttemptState.ACCEPTED, now, **changes)
         context.note("started", known.ref, f"{known.phase} by its agent")
     if known.phase == "ended":
@@ -168,20 +160,20 @@ def _update_known(context: RecallContext, known: RecalledAttempt, job: Job, atte
         context.note("too-late", known.ref, f"attempt {attempt.n} is {attempt.state.value}; {known.phase} there")
 
 
-def _state(report: AttemptReport | UnknownReport | None) -> str:
-    return report.state.value if isinstance(report, AttemptReport) else "unknown"
+def _state(report: Report | UnknownReport | None) -> str:
+    return report.state.value if isinstance(report, Report) else "unknown"
 
 
-def _report(context: RecallContext, known: RecalledAttempt) -> None:
+def _report(context: RecallContext, known: KnownAttempt) -> None:
     """Apply the recalled end like any report."""
     tx, fx, out, now = context.tx, context.fx, context.out, context.now
-    if isinstance(known.report, AttemptReport):
-        reported.report(tx, fx, out, context.message.cluster, known.report, now)
+    if isinstance(known.report, Report):
+        reported.report(tx, fx, out, context.request.cluster, known.report, now)
     elif known.report is not None:
-        reported.store_unknown_report(tx, fx, out, context.message.cluster, known.report, now)
+        reported.store_unknown_report(tx, fx, out, context.request.cluster, known.report, now)
 
 
-def _take_unknown_attempt(context: RecallContext, known: RecalledAttempt, job: Job) -> None:
+def _take_unknown_attempt(context: RecallContext, known: KnownAttempt, job: Job) -> None:
     """Adopt an attempt that was made after the copy, if it was confirmed."""
     tx, ref = context.tx, known.ref
     if known.phase not in ("confirmed", "ended") or not context.core.history.is_old(job.id):
@@ -197,9 +189,9 @@ def _take_unknown_attempt(context: RecallContext, known: RecalledAttempt, job: J
         _report(context, known)
 
 
-def _adopt(context: RecallContext, known: RecalledAttempt, job: Job) -> None:
+def _adopt(context: RecallContext, known: KnownAttempt, job: Job) -> None:
     """Make the recalled attempt the live attempt of its job."""
-    tx, fx, now, cluster, ref = context.tx, context.fx, context.now, context.message.cluster, known.ref
+    tx, fx, now, cluster, ref = context.tx, context.fx, context.now, context.request.cluster, known.ref
     attempts = tx.attempts(job.id)
     unknown = ref.n - 1 - sum(attempt.n < ref.n for attempt in attempts)  # attempts that are unknown here
     for attempt in attempts:
@@ -211,7 +203,7 @@ def _adopt(context: RecallContext, known: RecalledAttempt, job: Job) -> None:
     elif job.state is JobState.HELD:
         job = tx.update_job(job, JobEvent.RELEASED, now, detail={"reason": "it was given out before the restore"})
     attempt = tx.add_attempt(job, cluster, ref.token, now, n=ref.n)
-    tx.update_attempt(attempt, AttemptState.ACCEPTED, now, holder=context.message.epoch, guarded=context.message.guards)
+    tx.update_attempt(attempt, AttemptState.ACCEPTED, now, holder=context.request.epoch, guarded=context.request.guards)
     event = JobEvent.UPDATED if job.state is JobState.CANCELLING else JobEvent.BOUND
     reason = job.reason if job.state is JobState.CANCELLING else f"found on {cluster} after the restore"
     bound = tx.update_job(
@@ -237,7 +229,7 @@ def _supersede(context: RecallContext, attempt: Attempt) -> bool:
     tx, now, history = context.tx, context.now, context.core.history
     context.fx.released.append((attempt.cluster, attempt.token))
     row = history.clusters.get(attempt.cluster)
-    awaited = row is not None and row.state.holds_jobs and attempt.cluster != context.message.cluster
+    awaited = row is not None and row.state.holds_jobs and attempt.cluster != context.request.cluster
     if attempt.state in BEFORE_CONFIRM and not awaited:
         tx.update_attempt(attempt, AttemptState.WITHDRAWN, now, reason=SUPERSEDED)
         return False
@@ -247,7 +239,7 @@ def _supersede(context: RecallContext, attempt: Attempt) -> bool:
     return True
 
 
-def _take_unknown_job(context: RecallContext, known: RecalledAttempt) -> None:
+def _take_unknown_job(context: RecallContext, known: KnownAttempt) -> None:
     """Restore a job that was submitted after the copy, from its agent's record."""
     ref = known.ref
     if known.phase == "ended":
@@ -266,7 +258,7 @@ def _take_unknown_job(context: RecallContext, known: RecalledAttempt) -> None:
     _adopt(context, known, job)
 
 
-def _recovered_job(core: Core, known: RecalledAttempt, now: float) -> NewJob | None:
+def _recovered_job(core: Core, known: KnownAttempt, now: float) -> NewJob | None:
     """Return the job from its agent's record; it may run nowhere else (see `Terms.from_agent`)."""
     offer = known.offer
     if offer is None or not offer.spec or not 0 < len(offer.owner) <= MAX_NAME_CHARS or known.ref.job < 1:
@@ -278,5 +270,5 @@ def _recovered_job(core: Core, known: RecalledAttempt, now: float) -> NewJob | N
         terms = Terms(labels=labels, deadline=terms_json.get("deadline"), from_agent=True)
     except (RainbowError, ValueError, TypeError, AttributeError, RecursionError):
         return None
-    name = storable(offer.name)[:MAX_NAME_CHARS]
-    return NewJob(owner=storable(offer.owner), name=name, spec=offer.spec, terms=terms, submitted_at=now)
+    name = offer.name[:MAX_NAME_CHARS]
+    return NewJob(owner=offer.owner, name=name, spec=offer.spec, terms=terms, submitted_at=now)

@@ -5,29 +5,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from rainbow_sched.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState, Failure, is_allowed
+from rainbow_sched.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure, is_allowed
 from rainbow_sched.model.binding import WRONG_NODES
 from rainbow_sched.model.errors import Corrupt
 from rainbow_sched.model.job import Job
 from rainbow_sched.model.job_state import JobState
-from rainbow_sched.service import lifecycle
-from rainbow_sched.service.agents.host_binding import MAX_HOSTLIST_CHARS, nodes_of
-from rainbow_sched.service.agents.report_reader import storable
-from rainbow_sched.service.agents.sync_messages import (
-    AgentMessage,
-    AgentReply,
+from rainbow_sched.protocol.messages import (
+    STREAMS,
     AttemptRef,
-    AttemptReport,
     OutputPiece,
+    Report,
+    SyncRequest,
     UnknownReport,
     journal_of,
 )
+from rainbow_sched.service import lifecycle
+from rainbow_sched.service.agents.answer_draft import AnswerDraft
+from rainbow_sched.service.agents.host_binding import MAX_HOSTLIST_CHARS, nodes_of
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.scheduling.bids import score_end, score_start
 from rainbow_sched.store.base import Tx
 
 log = logging.getLogger(__name__)
-STREAMS = ("stdout", "stderr")
 MAX_CODE_CHARS = 64  # characters
 MAX_OUTPUT_OFFSET = 2**53  # a larger offset is an error
 BLAMES_CLUSTER = frozenset({Failure.LAUNCH, Failure.REFUSED, Failure.NODE})
@@ -41,46 +40,45 @@ def find_attempt(tx: Tx, cluster: str, ref: AttemptRef) -> tuple[Job, Attempt] |
     return job, attempt
 
 
-def accept(tx: Tx, fx: Effects, out: AgentReply, message: AgentMessage, ref: AttemptRef, now: float) -> None:
+def accept(tx: Tx, fx: Effects, out: AnswerDraft, request: SyncRequest, ref: AttemptRef, now: float) -> None:
     """Confirm an offer that the agent has journaled, repeatedly if need be, unless it was withdrawn."""
-    found = find_attempt(tx, message.cluster, ref)
+    found = find_attempt(tx, request.cluster, ref)
     if found is None or not found[1].state.live or found[0].state is not JobState.BOUND:
         out.kills.append(ref)
         return
     job, attempt = found
     if attempt.state in BEFORE_CONFIRM:
-        lifecycle.progress(tx, fx, job, attempt, AttemptState.ACCEPTED, now, guarded=message.guards)
+        lifecycle.progress(tx, fx, job, attempt, AttemptState.ACCEPTED, now, guarded=request.guards)
     out.confirms.append(ref)
 
 
 def reject(
-    tx: Tx, fx: Effects, out: AgentReply, message: AgentMessage, ref: AttemptRef, reason: str, now: float
+    tx: Tx, fx: Effects, out: AnswerDraft, request: SyncRequest, ref: AttemptRef, reason: str, now: float
 ) -> None:
     """Return an attempt that the agent rejects; the job goes to the next cluster if it certainly never ran."""
-    found = find_attempt(tx, message.cluster, ref)
+    found = find_attempt(tx, request.cluster, ref)
     if found is not None and found[1].state.live:
-        lifecycle.end_attempt(tx, fx, *found, _rejected_end(found[1], message.epoch, reason), now)
-        fx.outcomes.append((message.cluster, False))
+        lifecycle.end_attempt(tx, fx, *found, _rejected_end(found[1], request.epoch, reason), now)
+        fx.outcomes.append((request.cluster, False))
     out.acked.append(ref)
 
 
 def _rejected_end(attempt: Attempt, epoch: str, reason: str) -> lifecycle.AttemptEnd:
     """Return how the attempt ended: an agent with another journal cannot know whether it ran."""
     if attempt.state in BEFORE_CONFIRM or journal_of(attempt.holder) == journal_of(epoch):
-        return lifecycle.AttemptEnd(state=AttemptState.RETURNED, reason=storable(reason)[:1024])
+        return lifecycle.AttemptEnd(state=AttemptState.RETURNED, reason=reason[:1024])
     lost = "the agent that took it is gone with its journal, so how it ended is unknown; it was not started again"
     return lifecycle.AttemptEnd(state=AttemptState.FAILED, failure=Failure.UNKNOWN, reason=lost)
 
 
-def report(tx: Tx, fx: Effects, out: AgentReply, cluster: str, report: AttemptReport, now: float) -> None:
+def report(tx: Tx, fx: Effects, out: AnswerDraft, cluster: str, report: Report, now: float) -> None:
     """Apply a report. A stale token changes nothing and is answered by a kill; a repeated report by an ack."""
     found = find_attempt(tx, cluster, report.ref)
-    ends = report.state not in LIVE
     if found is None:
-        (out.acked if ends else out.kills).append(report.ref)
+        (out.acked if report.ends else out.kills).append(report.ref)
         return
     job, attempt = found
-    if ends:
+    if report.ends:
         out.acked.append(report.ref)
         if attempt.state is AttemptState.LOST and is_allowed(attempt.state, report.state):
             lifecycle.record_late_end(tx, fx, job, attempt, _attempt_end(report, now), now)
@@ -103,7 +101,9 @@ def report(tx: Tx, fx: Effects, out: AgentReply, cluster: str, report: AttemptRe
             fx.outcomes.append((cluster, True))
 
 
-def store_unknown_report(tx: Tx, fx: Effects, out: AgentReply, cluster: str, report: UnknownReport, now: float) -> None:
+def store_unknown_report(
+    tx: Tx, fx: Effects, out: AnswerDraft, cluster: str, report: UnknownReport, now: float
+) -> None:
     """Store a report that is not understood, once, and change nothing. The agent keeps it as well.
 
     The agent may delete it if its attempt is no longer live.
@@ -116,7 +116,7 @@ def store_unknown_report(tx: Tx, fx: Effects, out: AgentReply, cluster: str, rep
     out.unknown.append(report.ref)
 
 
-def _attempt_end(report: AttemptReport, now: float) -> lifecycle.AttemptEnd:
+def _attempt_end(report: Report, now: float) -> lifecycle.AttemptEnd:
     return lifecycle.AttemptEnd(
         state=report.state,
         exit_code=report.exit_code,
@@ -129,12 +129,12 @@ def _attempt_end(report: AttemptReport, now: float) -> lifecycle.AttemptEnd:
     )
 
 
-def _nodes(report: AttemptReport) -> str:
+def _nodes(report: Report) -> str:
     """Return the hostlist of a report if it is valid."""
     return report.nodes if len(report.nodes) <= MAX_HOSTLIST_CHARS and nodes_of(report.nodes) else ""
 
 
-def _end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, report: AttemptReport, now: float) -> None:
+def _end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, report: Report, now: float) -> None:
     how = _attempt_end(report, now)
     if attempt.started_at is None and how.started_at is not None:
         score_start(tx, fx, attempt, how.started_at)
@@ -153,7 +153,7 @@ def _count_wrong_nodes(tx: Tx, fx: Effects, name: str) -> None:
         fx.changed(tx.update_cluster(cluster.id, wrong_nodes=cluster.wrong_nodes + 1))
 
 
-def _describe_end(report: AttemptReport) -> str:
+def _describe_end(report: Report) -> str:
     if report.state is AttemptState.SUCCEEDED:
         return "exit code 0"
     if report.exit_code is not None:
@@ -161,7 +161,7 @@ def _describe_end(report: AttemptReport) -> str:
     return report.failure.value if report.failure else report.state.value
 
 
-def take_inventory(tx: Tx, out: AgentReply, cluster: str, held: Iterable[AttemptRef]) -> list[Attempt]:
+def take_inventory(tx: Tx, out: AnswerDraft, cluster: str, held: Iterable[AttemptRef]) -> list[Attempt]:
     """Kill attempts that the agent should not hold; return the suspect attempts that it does hold."""
     suspects = []
     for ref in held:
@@ -176,7 +176,7 @@ def take_inventory(tx: Tx, out: AgentReply, cluster: str, held: Iterable[Attempt
     return suspects
 
 
-def store_output(tx: Tx, fx: Effects, out: AgentReply, cluster: str, piece: OutputPiece, cap: int, now: float) -> None:
+def store_output(tx: Tx, fx: Effects, out: AnswerDraft, cluster: str, piece: OutputPiece, cap: int, now: float) -> None:
     """Store a piece of output; above the cap, keep the head and the tail.
 
     A piece that cannot be stored is acknowledged too, so that it is not sent again.

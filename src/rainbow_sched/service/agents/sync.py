@@ -8,7 +8,7 @@ savepoint per item, and the items that fail are left out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -19,14 +19,23 @@ from rainbow_sched.model.errors import Conflict, Corrupt, Invalid, Unavailable
 from rainbow_sched.model.graph import Mark
 from rainbow_sched.model.job import Job
 from rainbow_sched.model.job_state import JobState
+from rainbow_sched.pb.v2 import agents_pb2
+from rainbow_sched.protocol.codec import answer_from_proto, answer_to_proto
+from rainbow_sched.protocol.messages import (
+    AllowedHosts,
+    AttemptRef,
+    BidRequest,
+    SyncAnswer,
+    SyncRequest,
+    journal_of,
+)
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import reports
+from rainbow_sched.service.agents.answer_draft import AnswerDraft, commands_of, offer_of, ref_of
 from rainbow_sched.service.agents.host_binding import UNBOUND_OFFER
 from rainbow_sched.service.agents.items import AtomicItems, IsolatedItems, ItemRunner
 from rainbow_sched.service.agents.offers import ALL_OFFERS, Bindings, OfferFilter, bound_offers, lease_offers
 from rainbow_sched.service.agents.recall import take_recall
-from rainbow_sched.service.agents.report_reader import storable
-from rainbow_sched.service.agents.sync_messages import AgentMessage, AgentReply, AttemptRef, journal_of
 from rainbow_sched.service.clusters.fleet import Fleet
 from rainbow_sched.service.clusters.registration import set_standing
 from rainbow_sched.service.clusters.reported_state import (
@@ -40,7 +49,7 @@ from rainbow_sched.service.clusters.reported_state import (
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance import restore
-from rainbow_sched.service.scheduling.bids import OpenBidRequest, bid_of
+from rainbow_sched.service.scheduling.bids import bid_of
 from rainbow_sched.service.wakeups import cluster_topic
 from rainbow_sched.store.base import Tx
 
@@ -48,16 +57,6 @@ log = logging.getLogger(__name__)
 MAX_OFFERS_PER_SYNC = 200
 GOLDEN_RATIO = 0.618034  # its multiples spread evenly
 ANSWER_SECONDS = 5.0  # after which an offer that the agent does not hold counts as lost
-Encode = Callable[[AgentReply], bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedReply:
-    """The encoded answer and the bid requests of this moment."""
-
-    answer: bytes
-    bid_requests: list[OpenBidRequest]
-    heartbeat: float
 
 
 @dataclass(slots=True)
@@ -69,169 +68,179 @@ class SyncHandler:
     _superseded_epochs: set[str] = field(default_factory=set)  # of earlier agent processes
     _logged_filter_errors: dict[str, str] = field(default_factory=dict)  # by cluster
 
-    async def sync(self, message: AgentMessage, encode: Encode) -> EncodedReply:
-        """Store the message; answer at once if there is news for the agent, else when there is or the wait ends."""
-        if not message.epoch or len(message.epoch) > 64 or message.seq < 1:
+    async def sync(self, request: SyncRequest, server: str) -> SyncAnswer:
+        """Store the message; answer at once if there is news for the agent, else when there is or the wait ends.
+
+        `server`: the id of this process, which a stored answer keeps.
+        """
+        if not request.epoch or len(request.epoch) > 64 or request.message.seq < 1:
             raise Invalid("a Sync carries an epoch of 1 to 64 characters and a seq from 1 up")
-        name = message.cluster
+        name = request.cluster
         id = self.core.fleet.member(name).cluster.id
-        if self._current_epochs.get(id) != message.epoch:  # after a restart of either side
-            last_epoch = await self.core.store.read(lambda tx: self._last_epoch(tx, message))
+        if self._current_epochs.get(id) != request.epoch:  # after a restart of either side
+            last_epoch = await self.core.store.read(lambda tx: self._last_epoch(tx, request))
             if last_epoch is not None:
                 self._current_epochs.setdefault(id, last_epoch)
-        self._refuse_second_agent(message, self._current_epochs.get(id))
+        self._refuse_second_agent(request, self._current_epochs.get(id))
         self.core.presence.sync_started(name, self.core.clock.now())
-        is_current = self._current_epochs.get(id) == message.epoch
-        before = self._current_epochs.get(id, message.epoch)
-        if before != message.epoch:
+        is_current = self._current_epochs.get(id) == request.epoch
+        before = self._current_epochs.get(id, request.epoch)
+        if before != request.epoch:
             self._superseded_epochs.add(before)
-        self._current_epochs[id] = message.epoch
+        self._current_epochs[id] = request.epoch
         try:
-            if await restore.recall_needed(self.core, name, message.mark) and message.recall is None:
-                return await self._request_recall(message, encode)
+            if await restore.recall_needed(self.core, name, request.message.mark) and request.message.recall is None:
+                return await self._request_recall(request, server)
             if is_current:  # the first message of a process gets no offers
-                await self._take_node_rules(message)
+                await self._take_node_rules(request)
             version = self.core.notifier.version(
                 cluster_topic(name)
             )  # before reading, so that no later notification is missed
-            stored, idle = await self.core.store.read(lambda tx: self._stored_answer(tx, message))
+            stored, idle = await self.core.store.read(lambda tx: self._stored_answer(tx, request))
             if stored is None:
-                stored = await self._new_answer(message, encode, version, idle=idle)
-            return EncodedReply(stored, self.core.bidding.open_requests(name), self.core.presence.interval())
+                answer = await self._new_answer(request, server, version, idle=idle)
+            else:
+                answer = answer_from_proto(agents_pb2.SyncResponse.FromString(stored))
+            return replace(answer, bid_requests=self._bid_requests(name), heartbeat=self.core.presence.interval())
         finally:
             self.core.presence.sync_ended(name, self.core.clock.now())
 
-    async def _request_recall(self, message: AgentMessage, encode: Encode) -> EncodedReply:
+    async def _request_recall(self, request: SyncRequest, server: str) -> SyncAnswer:
         """Store nothing from an agent that knows more than the database; request its full recall."""
-        if not message.recalls:
-            await restore.reject_without_recall(self.core, message.cluster)
+        if not request.recalls:
+            await restore.reject_without_recall(self.core, request.cluster)
+        attempts = await self.core.store.read(lambda tx: _accepted(tx, request.cluster))
+        return SyncAnswer(
+            ack=request.message.seq,
+            resync=True,
+            recall=True,
+            expected=tuple(map(ref_of, attempts)),
+            server=server,
+            heartbeat=self.core.presence.interval(),
+        )
 
-        def work(tx: Tx) -> bytes:
-            accepted = [attempt for state in LIVE[2:] for attempt in tx.attempts_in(message.cluster, state)]
-            expected = [AttemptRef(attempt.job, attempt.n, attempt.token) for attempt in accepted]
-            return encode(AgentReply(resync=True, recall=True, expected=expected))
-
-        answer = await self.core.store.read(work)
-        return EncodedReply(answer, [], self.core.presence.interval())
-
-    async def _take_node_rules(self, message: AgentMessage) -> None:
+    async def _take_node_rules(self, request: SyncRequest) -> None:
         """Update what the agent's manager supports, before offers are made."""
-        rules = message.node_rules or NO_NODE_RULES
-        if self.core.fleet.member(message.cluster).cluster.node_rules == rules:
+        rules = request.node_rules or NO_NODE_RULES
+        if self.core.fleet.member(request.cluster).cluster.node_rules == rules:
             return
 
         def work(tx: Tx, fx: Effects) -> None:
-            self._refuse_superseded(tx, message)
-            cluster = tx.cluster(message.cluster)
+            self._refuse_superseded(tx, request)
+            cluster = tx.cluster(request.cluster)
             if cluster is not None and cluster.node_rules != rules:
                 fx.changed(tx.update_cluster(cluster.id, node_rules=rules))
 
         await self.core.write(work)
 
-    def _refuse_second_agent(self, message: AgentMessage, before: str | None) -> None:
+    def _refuse_second_agent(self, request: SyncRequest, before: str | None) -> None:
         """Raise Conflict for a second agent of a cluster; a restarted one, known by its journal, may take over."""
-        if message.epoch in self._superseded_epochs:
-            raise Conflict(f"this message comes from an agent of {message.cluster!r} that was superseded by another")
-        if before is None or journal_of(before) == journal_of(message.epoch):
+        if request.epoch in self._superseded_epochs:
+            raise Conflict(f"this message comes from an agent of {request.cluster!r} that was superseded by another")
+        if before is None or journal_of(before) == journal_of(request.epoch):
             return
-        if not self.core.presence.is_gone(message.cluster, self.core.clock.now()):
+        if not self.core.presence.is_gone(request.cluster, self.core.clock.now()):
             raise Conflict(
-                f"another agent of cluster {message.cluster!r} is connected; stop it and wait until it counts as gone, "
+                f"another agent of cluster {request.cluster!r} is connected; stop it and wait until it counts as gone, "
                 "run this one on its state directory, or give this one its own cluster"
             )
 
-    def _last_epoch(self, tx: Tx, message: AgentMessage) -> str | None:
-        self._refuse_superseded(tx, message)
-        return tx.agent_epoch(message.cluster)
+    def _last_epoch(self, tx: Tx, request: SyncRequest) -> str | None:
+        self._refuse_superseded(tx, request)
+        return tx.agent_epoch(request.cluster)
 
-    def _refuse_superseded(self, tx: Tx, message: AgentMessage) -> None:
+    def _refuse_superseded(self, tx: Tx, request: SyncRequest) -> None:
         """Raise Conflict for a process that another has superseded, as stored in the database."""
-        if tx.epoch_is_over(message.cluster, message.epoch):
-            raise Conflict(f"this message comes from an agent of {message.cluster!r} that was superseded by another")
+        if tx.epoch_is_over(request.cluster, request.epoch):
+            raise Conflict(f"this message comes from an agent of {request.cluster!r} that was superseded by another")
 
-    def _stored_answer(self, tx: Tx, message: AgentMessage) -> tuple[bytes | None, bool]:
+    def _stored_answer(self, tx: Tx, request: SyncRequest) -> tuple[bytes | None, bool]:
         """Return the stored answer to this message, if any, and whether there is nothing to store or to answer."""
-        stored = tx.stored_sync(message.cluster, message.epoch, message.seq)
-        if stored is not None or message.has_changes() or tx.agent_epoch(message.cluster) != message.epoch:
+        stored = tx.stored_sync(request.cluster, request.epoch, request.message.seq)
+        if stored is not None or request.message.must_be_stored or tx.agent_epoch(request.cluster) != request.epoch:
             return stored, False
-        out = AgentReply(commands=tx.commands(message.cluster))
-        suspects = reports.take_inventory(tx, out, message.cluster, [ref for ref, _ in message.held])
-        waiting = message.want > 0 and any(tx.attempts_in(message.cluster, state, 1) for state in BEFORE_CONFIRM)
+        out = AnswerDraft(commands=commands_of(tx.commands(request.cluster)))
+        suspects = reports.take_inventory(tx, out, request.cluster, [ref for ref, _ in request.message.held])
+        waiting = request.message.want > 0 and any(
+            tx.attempts_in(request.cluster, state, 1) for state in BEFORE_CONFIRM
+        )
         return None, not (out.has_content() or suspects or waiting)
 
-    async def _new_answer(self, message: AgentMessage, encode: Encode, version: int, *, idle: bool) -> bytes:
-        message, offer_filter = self._offer_filter(message)
-        answer = None if idle else await self._apply_message(message, encode, offer_filter)
-        self._take_bids(message)
-        await self._update_circuit_breaker(message.cluster)
+    async def _new_answer(self, request: SyncRequest, server: str, version: int, *, idle: bool) -> SyncAnswer:
+        request, offer_filter = self._offer_filter(request)
+        message, cluster = request.message, request.cluster
+        answer = None if idle else await self._apply_message(request, server, offer_filter)
+        self._take_bids(request)
+        await self._update_circuit_breaker(cluster)
         if answer is not None:
             return answer
-        waited = min(max(message.wait, 0.0), self.core.settings.long_poll) * _wait_factor(
-            self.core.fleet, message.cluster
-        )
+        wait = min(max(message.wait, 0.0), self.core.settings.long_poll) * _wait_factor(self.core.fleet, cluster)
         notified = not idle
-        if not self.core.bidding.open_requests(message.cluster) and waited > 0:
-            notified = await self.core.notifier.wait(cluster_topic(message.cluster), version, waited) or notified
+        if not self.core.bidding.open_requests(cluster) and wait > 0:
+            notified = await self.core.notifier.wait(cluster_topic(cluster), version, wait) or notified
         if not notified:
             last = await self.core.store.read(lambda tx: tx.last_seq())
-            return encode(AgentReply(mark=self.core.history.signed_mark(last)))
+            return AnswerDraft().answer(message.seq, server, self.core.history.signed_mark(last))
 
-        bindings = await self._bindings(message)
+        bindings = await self._bindings(request)
 
-        def second(tx: Tx, fx: Effects) -> bytes:
-            out = AgentReply()
-            self._add_work(tx, fx, message, out, offer_filter, bindings)
-            return self._encode_and_store(tx, message, out, encode)
+        def second(tx: Tx, fx: Effects) -> SyncAnswer:
+            out = AnswerDraft()
+            self._add_work(tx, fx, request, out, offer_filter, bindings)
+            return self._store_answer(tx, request, out, server)
 
         return await self.core.write(second)
 
-    async def _apply_message(self, message: AgentMessage, encode: Encode, offer_filter: OfferFilter) -> bytes | None:
+    async def _apply_message(self, request: SyncRequest, server: str, offer_filter: OfferFilter) -> SyncAnswer | None:
         """Store the message; return an answer if there is one to give."""
-        marks, used = await self._resolve_vertices(message)
-        bindings = await self._bindings(message)
+        marks, used = await self._resolve_vertices(request)
+        bindings = await self._bindings(request)
 
-        def first(items: ItemRunner, tx: Tx, fx: Effects) -> bytes | None:
-            out = self._apply(items, tx, fx, message, marks, used)
+        def first(items: ItemRunner, tx: Tx, fx: Effects) -> SyncAnswer | None:
+            out = self._apply(items, tx, fx, request, marks, used)
 
             def outbox() -> None:
-                self._add_work(tx, fx, message, out, offer_filter, bindings)
+                self._add_work(tx, fx, request, out, offer_filter, bindings)
 
             items.run(tx, fx, out, "what the agent is to do", outbox)
-            return self._encode_and_store(tx, message, out, encode) if out.has_content() else None
+            return self._store_answer(tx, request, out, server) if out.has_content() else None
 
         try:
             return await self.core.write(partial(first, AtomicItems()))
         except Unavailable:
             raise
         except Exception:  # find the failing item; if there is none, the error is raised again
-            return await self.core.write(partial(first, IsolatedItems(message.cluster)))
+            return await self.core.write(partial(first, IsolatedItems(request.cluster)))
 
-    def _offer_filter(self, message: AgentMessage) -> tuple[AgentMessage, OfferFilter]:
+    def _offer_filter(self, request: SyncRequest) -> tuple[SyncRequest, OfferFilter]:
         """Return which jobs the agent accepts; no offers at all if its filter is invalid."""
         try:
-            offer_filter = OfferFilter(message.accept_only, message.order_by)
+            offer_filter = OfferFilter(request.accept_only, request.order_by)
         except Invalid as error:
-            if self._logged_filter_errors.get(message.cluster) != str(error):
-                self._logged_filter_errors[message.cluster] = str(error)
+            if self._logged_filter_errors.get(request.cluster) != str(error):
+                self._logged_filter_errors[request.cluster] = str(error)
                 why = "its agent's --accept or --order is not understood"
-                log.warning("%s gets no jobs: %s: %s", message.cluster, why, error)
-            return replace(message, want=0), ALL_OFFERS
-        self._logged_filter_errors.pop(message.cluster, None)
-        return message, offer_filter
+                log.warning("%s gets no jobs: %s: %s", request.cluster, why, error)
+            return replace(request, message=replace(request.message, want=0)), ALL_OFFERS
+        self._logged_filter_errors.pop(request.cluster, None)
+        return request, offer_filter
 
-    async def _bindings(self, message: AgentMessage) -> Bindings:
+    async def _bindings(self, request: SyncRequest) -> Bindings:
         """Return the hosts that offers to this agent carry."""
-        return await bound_offers(self.core, message.cluster, message.node_rules) if message.want > 0 else Bindings()
+        if request.message.want <= 0:
+            return Bindings()
+        return await bound_offers(self.core, request.cluster, request.node_rules)
 
-    async def _resolve_vertices(self, message: AgentMessage) -> tuple[Mapping[str, Mark], Mapping[str, int] | None]:
-        if not message.marks and message.used is None:
+    async def _resolve_vertices(self, request: SyncRequest) -> tuple[Mapping[str, Mark], Mapping[str, int] | None]:
+        facts = request.message.facts
+        if facts is None or (not facts.marks and facts.used is None):
             return {}, None
         try:
-            graph = await dominant(self.core, message.cluster)
+            graph = await dominant(self.core, request.cluster)
         except Corrupt as error:
-            log.warning("node states from the agent of %s are ignored: %s", message.cluster, error)
+            log.warning("node states from the agent of %s are ignored: %s", request.cluster, error)
             return {}, None
-        marks, used = drop_unknown_vertices(graph, message.marks, message.used)
+        marks, used = drop_unknown_vertices(graph, facts.marks, facts.used)
         return resolve_marks(graph, marks), None if used is None else resolve_used(graph, used)
 
     def _apply(
@@ -239,23 +248,22 @@ class SyncHandler:
         items: ItemRunner,
         tx: Tx,
         fx: Effects,
-        message: AgentMessage,
+        request: SyncRequest,
         marks: Mapping[str, Mark],
         used: Mapping[str, int] | None,
-    ) -> AgentReply:
+    ) -> AnswerDraft:
         """Apply everything in the message, in the order in which it can have happened."""
-        now, name, out = self.core.clock.now(), message.cluster, AgentReply()
-        self._refuse_superseded(tx, message)
+        now, name, message, out = self.core.clock.now(), request.cluster, request.message, AnswerDraft()
+        self._refuse_superseded(tx, request)
         known = tx.agent_epoch(name)
-        take_recall(self.core, items, tx, fx, out, message, known)
-        if known != message.epoch:
+        take_recall(self.core, items, tx, fx, out, request, known)
+        if known != request.epoch:
             out.resync = message.recall is None  # a recall already has everything
-            accepted = [attempt for state in LIVE[2:] for attempt in tx.attempts_in(name, state)]
-            out.expected = [AttemptRef(attempt.job, attempt.n, attempt.token) for attempt in accepted]
-            self._agent_started(tx, fx, message, now)
+            out.expected = list(map(ref_of, _accepted(tx, name)))
+            self._agent_started(tx, fx, request, now)
         run = partial(items.run, tx, fx, out)
-        open_ids = {command.id for command in tx.commands(name)} if message.command_acks else set()
-        for id in open_ids.intersection(message.command_acks):
+        open_ids = {command.id for command in tx.commands(name)} if message.acks else set()
+        for id in open_ids.intersection(message.acks):
             run(f"acknowledgement {id}", partial(tx.ack_command, id))
         cap = self.core.settings.output_cap
         for piece in message.output:
@@ -269,65 +277,65 @@ class SyncHandler:
             if not run(f"a report of job {unknown.ref.job}", store):
                 out.unknown.append(unknown.ref)
         for ref, reason in message.rejects:
-            run(f"job {ref.job}, handed back", partial(reports.reject, tx, fx, out, message, ref, reason, now))
+            run(f"job {ref.job}, handed back", partial(reports.reject, tx, fx, out, request, ref, reason, now))
         for ref in message.accepts:
-            run(f"job {ref.job}, accepted", partial(self._accept, tx, fx, out, message, ref, now))
+            run(f"job {ref.job}, accepted", partial(self._accept, tx, fx, out, request, ref, now))
         ended = {(r.ref.job, r.ref.n) for r in message.reports} | {(ref.job, ref.n) for ref, _ in message.rejects}
         answered = set(message.accepts)
         held = [ref for ref, _ in message.held if (ref.job, ref.n) not in ended and ref not in answered]
         for attempt in reports.take_inventory(tx, out, name, held):
             back = partial(tx.update_attempt, attempt, attempt.state, now, suspect=False)
             run(f"job {attempt.job}, held", back)
-        if message.state is not None:
-            run("the state", partial(merge_state, tx, fx, name, message.state, now))
+        if message.facts is not None and message.facts.state is not None:
+            run("the state", partial(merge_state, tx, fx, name, message.facts.state, now))
         if marks or used is not None:
             run("the nodes", partial(apply_patch, tx, fx, name, marks, used))
         return out
 
-    def _accept(self, tx: Tx, fx: Effects, out: AgentReply, message: AgentMessage, ref: AttemptRef, now: float) -> None:
+    def _accept(self, tx: Tx, fx: Effects, out: AnswerDraft, request: SyncRequest, ref: AttemptRef, now: float) -> None:
         """Confirm an accepted job, unless it may be running elsewhere: then the agent accepts again, or rejects."""
-        if not restore.may_run_elsewhere(self.core, tx, ref.job, message.cluster):
-            reports.accept(tx, fx, out, message, ref, now)
+        if not restore.may_run_elsewhere(self.core, tx, ref.job, request.cluster):
+            reports.accept(tx, fx, out, request, ref, now)
 
-    def _agent_started(self, tx: Tx, fx: Effects, message: AgentMessage, now: float) -> None:
+    def _agent_started(self, tx: Tx, fx: Effects, request: SyncRequest, now: float) -> None:
         """Record a new agent process: the cluster is reachable again."""
-        cluster = tx.cluster(message.cluster)
+        cluster = tx.cluster(request.cluster)
         if cluster is None:
             return
         standing = Standing.ACTIVE if cluster.standing is Standing.UNREACHABLE else cluster.standing
-        manager = storable(message.manager)[:64] or cluster.manager
-        rules = message.node_rules or NO_NODE_RULES
+        manager = request.manager[:64] or cluster.manager
+        rules = request.node_rules or NO_NODE_RULES
         fx.changed(tx.update_cluster(cluster.id, standing=standing, manager=manager, seen_at=now, node_rules=rules))
 
     def _add_work(
-        self, tx: Tx, fx: Effects, message: AgentMessage, out: AgentReply, offer_filter: OfferFilter, bindings: Bindings
+        self, tx: Tx, fx: Effects, request: SyncRequest, out: AnswerDraft, offer_filter: OfferFilter, bindings: Bindings
     ) -> None:
         """Add commands until acknowledged, and as many offers as the agent wants."""
-        out.commands = tx.commands(message.cluster)
-        member = self.core.fleet.get(message.cluster)
-        if message.want > 0 and member is not None and not out.resync:
-            until = self.core.clock.now() + self.core.settings.lease
-            limit = min(message.want, MAX_OFFERS_PER_SYNC)
-            out.offers = self._lost_offers(tx, fx, message, until, bindings)
-            if limit > len(out.offers):
-                room = limit - len(out.offers)
-                offers, more = lease_offers(
-                    self.core, tx, fx, message.cluster, room, message.epoch, until, offer_filter, bindings
-                )
-                out.offers += offers
-                if more:  # after other writes: the notification wakes this call, or the agent's next
-                    fx.wake.add(message.cluster)
-            hosts = {attempt.token: bindings.hosts(attempt) for attempt, _ in out.offers}
-            out.hosts = {token: allowed for token, allowed in hosts.items() if allowed}
+        out.commands = commands_of(tx.commands(request.cluster))
+        member, want = self.core.fleet.get(request.cluster), min(request.message.want, MAX_OFFERS_PER_SYNC)
+        if want <= 0 or member is None or out.resync:
+            return
+        until = self.core.clock.now() + self.core.settings.lease
+        offered = self._lost_offers(tx, fx, request, until, bindings)
+        if want > len(offered):
+            room = want - len(offered)
+            leased, more = lease_offers(
+                self.core, tx, fx, request.cluster, room, request.epoch, until, offer_filter, bindings
+            )
+            offered += leased
+            if more:  # after other writes: the notification wakes this call, or the agent's next
+                fx.wake.add(request.cluster)
+        out.offers = [offer_of(attempt, job, attempt.created_at, bindings.hosts(attempt)) for attempt, job in offered]
 
     def _lost_offers(
-        self, tx: Tx, fx: Effects, message: AgentMessage, until: float, bindings: Bindings
+        self, tx: Tx, fx: Effects, request: SyncRequest, until: float, bindings: Bindings
     ) -> list[tuple[Attempt, Job]]:
         """Return offers that were sent to this agent and that it does not hold, because an answer was lost."""
-        held = {(ref.job, ref.n) for ref, _ in message.held} | {(ref.job, ref.n) for ref in message.accepts}
+        message = request.message
+        held = {(ref.job, ref.n) for ref in (*(ref for ref, _ in message.held), *message.accepts)}
         now = self.core.clock.now()
         lost = []
-        for attempt in tx.attempts_in(message.cluster, AttemptState.LEASED):
+        for attempt in tx.attempts_in(request.cluster, AttemptState.LEASED):
             lapsed = attempt.lease_until is not None and attempt.lease_until <= now
             if lapsed or (attempt.job, attempt.n) in held:
                 continue  # lapsed offers are leased again with the others
@@ -344,32 +352,37 @@ class SyncHandler:
                 how = lifecycle.AttemptEnd(state=AttemptState.RETURNED, reason=bound.refusal)
                 lifecycle.end_attempt(tx, fx, job, attempt, how, now)
                 continue
-            if attempt.holder == message.epoch:
+            if attempt.holder == request.epoch:
                 if (attempt.lease_until or 0) < until - ANSWER_SECONDS:
                     lost.append((attempt, job))
-            elif journal_of(attempt.holder) == journal_of(message.epoch):  # restarted without a record of it
-                leased = tx.update_attempt(attempt, AttemptState.LEASED, now, holder=message.epoch, lease_until=until)
+            elif journal_of(attempt.holder) == journal_of(request.epoch):  # restarted without a record of it
+                leased = tx.update_attempt(attempt, AttemptState.LEASED, now, holder=request.epoch, lease_until=until)
                 lost.append((leased, job))
         return lost[:MAX_OFFERS_PER_SYNC]
 
-    def _encode_and_store(self, tx: Tx, message: AgentMessage, out: AgentReply, encode: Encode) -> bytes:
-        self._refuse_superseded(tx, message)
-        out.mark = self.core.history.signed_mark(tx.last_seq())
-        answer = encode(out)
-        tx.store_sync(message.cluster, message.epoch, message.seq, answer)
+    def _store_answer(self, tx: Tx, request: SyncRequest, out: AnswerDraft, server: str) -> SyncAnswer:
+        self._refuse_superseded(tx, request)
+        answer = out.answer(request.message.seq, server, self.core.history.signed_mark(tx.last_seq()))
+        encoded = answer_to_proto(answer).SerializeToString()
+        tx.store_sync(request.cluster, request.epoch, request.message.seq, encoded)
         return answer
 
-    def _take_bids(self, message: AgentMessage) -> None:
+    def _bid_requests(self, cluster: str) -> tuple[BidRequest, ...]:
+        """Return the open bid requests as they are sent now."""
         now = self.core.clock.now()
-        for answer in message.bids:
-            asked_at = self.core.bidding.asked_at(message.cluster, answer.id)
+        return tuple(
+            BidRequest(each.id, each.spec, max(0.0, each.until - now), AllowedHosts(each.hosts, checked=True))
+            for each in self.core.bidding.open_requests(cluster)
+        )
+
+    def _take_bids(self, request: SyncRequest) -> None:
+        now = self.core.clock.now()
+        for id, answer in request.message.bids:
+            asked_at = self.core.bidding.asked_at(request.cluster, id)
             if asked_at is None:
                 continue
-            try:
-                bid = bid_of(message.cluster, asked_at, now, answer.values, answer.yes, answer.reason)
-            except Invalid as error:
-                bid = bid_of(message.cluster, asked_at, now, {}, False, f"its bid is invalid: {error}")
-            self.core.bidding.take_answer(message.cluster, answer.id, bid)
+            bid = bid_of(request.cluster, asked_at, now, answer)
+            self.core.bidding.take_answer(request.cluster, id, bid)
 
     async def _update_circuit_breaker(self, name: str) -> None:
         """Open the circuit breaker of a cluster after failures in a row; one good start closes it."""
@@ -388,3 +401,8 @@ def _wait_factor(fleet: Fleet, cluster: str) -> float:
     """Return a cluster's own factor for long waits, so that agents do not all return at the same moment."""
     member = fleet.get(cluster)
     return 0.8 + 0.2 * (0 if member is None else member.cluster.id * GOLDEN_RATIO % 1.0)
+
+
+def _accepted(tx: Tx, cluster: str) -> list[Attempt]:
+    """Return the attempts that the agent of a cluster should hold."""
+    return [attempt for state in LIVE[2:] for attempt in tx.attempts_in(cluster, state)]

@@ -13,6 +13,7 @@ from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Cluster, checked_state
 from rainbow_sched.model.errors import Corrupt, Invalid, NotFound
 from rainbow_sched.model.graph import Graph, Mark
+from rainbow_sched.protocol.codec import MAX_STATE_BYTES
 from rainbow_sched.service.access.audit import acting
 from rainbow_sched.service.clusters.fleet import with_marks
 from rainbow_sched.service.clusters.registration import DOMINANT
@@ -20,7 +21,6 @@ from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.store.base import Tx
 
-MAX_STATE_BYTES = 256 * 1024
 _RUNNING = frozenset({AttemptState.RUNNING, AttemptState.FINISHING})
 
 
@@ -50,25 +50,6 @@ def parse_state(text: str) -> dict[str, object]:
     if not isinstance(value, dict):
         raise Invalid(f'a state report is a JSON object such as {{"nodes_free": 12}}, not {type(value).__name__}')
     return checked_state(value)
-
-
-def valid_state_values(text: str) -> dict[str, object] | None:
-    """Return the values of an agent's state report that can be stored; None if it is no object. Never raises."""
-    try:
-        value = json.loads(text) if len(text) <= MAX_STATE_BYTES else None
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict):
-        return None
-    return {key: one for key, one in value.items() if _is_valid_value(key, one)}
-
-
-def _is_valid_value(key: str, value: object) -> bool:
-    try:
-        checked_state({key: value})
-    except (Invalid, OverflowError):
-        return False
-    return True
 
 
 async def update_state(core: Core, name: str, values: Mapping[str, object]) -> Cluster:

@@ -13,9 +13,11 @@ from typing import TypeAlias
 
 from rainbow_sched.jobspecs.canonical import from_json
 from rainbow_sched.model.attempt import Attempt
-from rainbow_sched.model.bid import Bid, TrackRecord
+from rainbow_sched.model.bid import MAX_REASON_CHARS, Bid, TrackRecord
 from rainbow_sched.model.binding import GroupHosts
+from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.job import Job
+from rainbow_sched.protocol.messages import BidAnswer
 from rainbow_sched.selection.bid_scores import after_end, after_start
 from rainbow_sched.selection.record import bid_from_json
 from rainbow_sched.service.clock import Clock
@@ -24,6 +26,7 @@ from rainbow_sched.service.wakeups import Notifier, cluster_topic
 from rainbow_sched.store.base import Tx
 
 MAX_CACHED_BIDS = 10_000
+MAX_BID_SECONDS = 3_600.0  # for which a bid is valid
 Hosts: TypeAlias = tuple[GroupHosts, ...]
 NO_HOSTS: Mapping[str, Hosts] = MappingProxyType({})
 
@@ -141,22 +144,23 @@ def _digest(spec: str) -> str:
     return hashlib.sha256(spec.encode()).hexdigest()
 
 
-def bid_of(
-    cluster: str, asked_at: float, now: float, values: Mapping[str, float | None], yes: bool, reason: str
-) -> Bid:
-    """Return an agent's answer as a bid; `Bid` refuses invalid numbers."""
-    p50, p90 = values.get("start_p50"), values.get("start_p90")
-    return Bid(
-        cluster=cluster,
-        yes=yes,
-        reason=reason[:1024],
-        asked_at=asked_at,
-        valid_until=now + min(max(values.get("valid_for") or 0.0, 0.0), 3600.0),
-        start_p50=p50,
-        start_p90=p90 if p90 is not None else p50,
-        runtime_factor=values.get("runtime_factor") or 1.0,
-        cost=values.get("cost"),
-    )
+def bid_of(cluster: str, asked_at: float, now: float, answer: BidAnswer) -> Bid:
+    """Return an agent's answer as a bid; a bid with invalid numbers counts as a refusal."""
+    try:
+        return Bid(
+            cluster=cluster,
+            yes=answer.yes,
+            reason=answer.reason[:MAX_REASON_CHARS],
+            asked_at=asked_at,
+            valid_until=now + min(max(answer.valid_for, 0.0), MAX_BID_SECONDS),
+            start_p50=answer.start_p50,
+            start_p90=answer.start_p50 if answer.start_p90 is None else answer.start_p90,
+            runtime_factor=answer.runtime_factor or 1.0,
+            cost=answer.cost,
+        )
+    except Invalid as error:
+        refusal = f"its bid is invalid: {error}"[:MAX_REASON_CHARS]
+        return Bid(cluster=cluster, yes=False, reason=refusal, asked_at=asked_at, valid_until=now)
 
 
 def score_start(tx: Tx, fx: Effects, attempt: Attempt, started: float) -> None:

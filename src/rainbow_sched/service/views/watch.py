@@ -9,8 +9,8 @@ from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.errors import Conflict
 from rainbow_sched.model.job import Event, Job
 from rainbow_sched.model.job_state import JobState
+from rainbow_sched.protocol.messages import STREAMS
 from rainbow_sched.service.access.principals import reach
-from rainbow_sched.service.agents.reports import STREAMS
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.views.jobs import reaches, visible
 from rainbow_sched.service.wakeups import EVENTS, OUTPUT

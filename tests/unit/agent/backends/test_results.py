@@ -15,20 +15,21 @@ from rainbow_sched.agent.backends.local.wrapper import EXIT, write_whole
 from rainbow_sched.agent.backends.slurm import jobs as slurm_jobs
 from rainbow_sched.agent.backends.slurm.files import SlurmFiles
 from rainbow_sched.agent.backends.slurm.tracker import withdrawn
-from rainbow_sched.agent.core.events import Report, SyncMessage
+from rainbow_sched.agent.core.mailbox import last_report
 from rainbow_sched.agent.core.manager import OUTCOME_UNKNOWN
-from rainbow_sched.agent.core.values import Ref, Result
-from rainbow_sched.agent.runtime.codec import sync_request
+from rainbow_sched.agent.core.values import LocalAttempt, Result
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.server.handlers.agents import sync_in
+from rainbow_sched.protocol.codec import request_from_proto, request_to_proto
+from rainbow_sched.protocol.messages import AttemptRef, Offer, SyncMessage, SyncRequest
 
 TIMES = st.one_of(st.none(), st.floats(1.0, 2e9))
 CODES = st.integers(0, 255)
 
 
 def understood(result: Result) -> None:
-    report = Report(ref=Ref(1, 1, "t"), state=result.state.value, result=result)
-    read = sync_in(sync_request(SyncMessage(seq=1, reports=(report,))))
+    report = last_report(LocalAttempt(offer=Offer(ref=AttemptRef(1, 1, "t")), result=result))
+    request = SyncRequest(message=SyncMessage(seq=1, reports=(report,)), cluster="east", epoch="e.1")
+    read = request_from_proto(request_to_proto(request)).message
     assert read.unknown == (), read.unknown
     assert (read.reports[0].state, read.reports[0].failure) == (result.state, result.failure)
 

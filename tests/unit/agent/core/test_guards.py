@@ -12,6 +12,7 @@ from rainbow_sched.agent.core.reactor import due
 from rainbow_sched.agent.core.state import AgentLimits, AgentState
 from rainbow_sched.agent.core.values import Absent, LocalAttempt, Phase
 from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.protocol.messages import ServerCommand
 from tests.unit.agent.core.test_reactor import AGAIN, OFFER, REF, Story
 
 GUARD = AgentLimits().run_guard
@@ -71,7 +72,7 @@ def test_an_intent_of_an_old_journal_that_the_server_does_not_want_any_more_is_n
     story.tell(e.Started())
     story.tell(e.LookedUp(REF, Absent(never=True)))
     story.answer(resync=True)
-    story.answer(commands=(e.ServerCommand(id=0, kind="kill", ref=REF),))
+    story.answer(commands=(ServerCommand(id=0, kind="kill", ref=REF),))
     story.tell(e.Tick())
     story.tell(e.LookedUp(REF, Absent(never=True)))
     assert story.all(e.Submit) == []

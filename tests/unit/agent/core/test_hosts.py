@@ -12,24 +12,24 @@ from rainbow_sched.agent.backends.base import Backend, CannotBind
 from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.journal_records import compacted, offer_record, restored
 from rainbow_sched.agent.core.site_rules import SiteRules
-from rainbow_sched.agent.core.values import (
-    WRONG_NODES,
-    AllowedHosts,
-    BidAnswer,
-    LocalAttempt,
-    Offer,
-    Phase,
-    Ref,
-    Result,
-    Update,
-)
+from rainbow_sched.agent.core.values import LocalAttempt, Phase, Result, Update
 from rainbow_sched.agent.runtime.backend_calls import BackendCalls
-from rainbow_sched.agent.runtime.codec import node_rules, sync_answer, sync_request
 from rainbow_sched.agent.runtime.journal import line, parse
 from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.model.binding import GroupHosts, NodeRules
+from rainbow_sched.model.binding import WRONG_NODES, GroupHosts, NodeRules
 from rainbow_sched.pb.v2 import agents_pb2
+from rainbow_sched.protocol.codec import answer_from_proto, request_to_proto
+from rainbow_sched.protocol.messages import (
+    AllowedHosts,
+    AttemptRef,
+    BidAnswer,
+    BidRequest,
+    Offer,
+    Report,
+    SyncMessage,
+    SyncRequest,
+)
 from tests.support.backends import a_request as a_job
 from tests.support.service import a_request
 from tests.unit.agent.core.test_reactor import REF, Story
@@ -43,7 +43,7 @@ RETURNED = Result(state=AttemptState.RETURNED, reason="elsewhere", code=WRONG_NO
 def received(*hosts: tuple[int, str], checked: bool = False) -> Offer:
     listed = [agents_pb2.GroupHosts(group=group, hosts=text) for group, text in hosts]
     answer = agents_pb2.SyncResponse(offers=[agents_pb2.Offer(spec="{}", hosts=listed, hosts_checked=checked)])
-    return sync_answer(answer).offers[0]
+    return answer_from_proto(answer).offers[0]
 
 
 def test_an_offer_brings_its_hosts_and_whether_they_were_checked():
@@ -59,7 +59,7 @@ def test_a_bid_request_brings_them_too():
     asked = agents_pb2.BidRequest(
         id="b", spec="{}", hosts=[agents_pb2.GroupHosts(group=0, hosts="n[1-2]")], hosts_checked=True
     )
-    request = sync_answer(agents_pb2.SyncResponse(bid_requests=[asked])).bid_requests[0]
+    request = answer_from_proto(agents_pb2.SyncResponse(bid_requests=[asked])).bid_requests[0]
     assert request.allowed == AllowedHosts((GroupHosts(0, ("n1", "n2")),), checked=True)
 
 
@@ -71,28 +71,17 @@ async def test_hosts_that_cannot_be_read_refuse_that_one_offer_and_no_other(text
     assert "cannot read on which hosts" in (judged.reason or "")
     asked = agents_pb2.BidRequest(id="b", spec=OFFER.spec, hosts=[agents_pb2.GroupHosts(group=0, hosts=text)])
     ready = await errands(Taking()).run(
-        e.AskBid(sync_answer(agents_pb2.SyncResponse(bid_requests=[asked])).bid_requests[0])
+        e.AskBid(answer_from_proto(agents_pb2.SyncResponse(bid_requests=[asked])).bid_requests[0])
     )
     assert isinstance(ready, e.BidReady)
     assert not ready.answer.yes
 
 
 def test_what_the_manager_can_be_told_is_announced():
-    said = node_rules(NodeRules(hosts=True, subsystems=frozenset({"partitions", "features"}), groups=True))
+    rules = NodeRules(hosts=True, subsystems=frozenset({"partitions", "features"}), groups=True)
+    request = SyncRequest(message=SyncMessage(seq=1), cluster="east", epoch="e.1", node_rules=rules)
+    said = request_to_proto(request).node_rules
     assert (said.hosts, list(said.subsystems), said.groups) == (True, ["features", "partitions"], True)
-
-
-def test_a_report_names_the_nodes_and_the_code_of_a_return():
-    message = e.SyncMessage(
-        seq=1,
-        reports=(
-            e.Report(ref=REF, state="running", nodes="n[1-2]"),
-            e.Report(ref=REF, state="returned", nodes="n3", result=RETURNED),
-        ),
-    )
-    running, returned = sync_request(message).reports
-    assert (running.nodes, running.code) == ("n[1-2]", "")
-    assert (returned.nodes, returned.code, returned.reason) == ("n3", WRONG_NODES, "elsewhere")
 
 
 def test_a_journal_keeps_the_hosts_and_those_of_older_agents_are_read():
@@ -109,7 +98,7 @@ def test_a_journal_keeps_the_hosts_and_those_of_older_agents_are_read():
     assert (held[REF].nodes, held[REF].result.code) == ("", "")
 
 
-def report(story: Story, state: str) -> e.Report:
+def report(story: Story, state: str) -> Report:
     """The report of a state, once the server has answered what was said before."""
     for _ in range(5):
         found = [one for sent in story.all(e.SendSync) for one in sent.message.reports if one.state == state]
@@ -127,7 +116,8 @@ def test_the_nodes_are_reported_with_the_start_and_with_the_end():
     story.tell(e.BackendUpdated((end,)))
     story.tell(e.RecordStored(REF, "end"))
     assert report(story, "returned").nodes == "n[1-2]"
-    assert report(story, "returned").result == RETURNED
+    told = report(story, "returned")
+    assert (told.reason, told.code) == (RETURNED.reason, WRONG_NODES)
     [written] = [command.record for command in story.all(e.WriteJournal) if command.kind == "end"]
     held, _ = restored([offer_record(OFFER), written])
     assert (held[REF].nodes, held[REF].result) == ("n[1-2]", RETURNED)
@@ -163,7 +153,7 @@ async def test_the_backend_hears_of_the_hosts_whatever_it_is_asked():
     backend, offer = Taking(), replace(OFFER, hosts=HOSTS[:1])
     await errands(backend).run(e.CheckOffer(offer))
     await errands(backend).run(e.Submit(offer))
-    await errands(backend).run(e.AskBid(e.BidRequest("b", offer.spec, 1.0, offer.allowed)))
+    await errands(backend).run(e.AskBid(BidRequest("b", offer.spec, 1.0, offer.allowed)))
     assert backend.asked == [offer.allowed] * 3
 
 
@@ -173,7 +163,7 @@ async def test_hosts_for_groups_that_the_request_does_not_have_are_refused():
         judged = await errands(backend).run(e.CheckOffer(replace(OFFER, hosts=hosts)))
         assert isinstance(judged, e.OfferChecked)
         assert "but the request has 1" in (judged.reason or "")
-        ready = await errands(backend).run(e.AskBid(e.BidRequest("b", OFFER.spec, 1.0, AllowedHosts(hosts))))
+        ready = await errands(backend).run(e.AskBid(BidRequest("b", OFFER.spec, 1.0, AllowedHosts(hosts))))
         assert isinstance(ready, e.BidReady)
         assert not ready.answer.yes
     assert backend.asked == []
@@ -187,7 +177,7 @@ async def test_a_job_that_cannot_be_bound_when_it_is_submitted_goes_back_and_has
 async def test_a_bound_job_runs_and_reports_its_host_through_the_whole_agent(tmp_path: Path):
     site = Site(tmp_path, Desk())
     spec = to_json(a_job("true"))
-    there, elsewhere = Ref(1, 1, "t1"), Ref(2, 1, "t2")
+    there, elsewhere = AttemptRef(1, 1, "t1"), AttemptRef(2, 1, "t2")
     site.desk.offers = [
         Offer(ref=there, spec=spec, hosts=(GroupHosts(0, ("n0",)),), hosts_checked=True),
         Offer(ref=elsewhere, spec=spec, hosts=(GroupHosts(0, ("x9",)),), hosts_checked=True),

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rainbow_sched.agent.core.journal_records import compacted, ended_record, forgotten_record, offer_record, restored
-from rainbow_sched.agent.core.values import WRONG_NODES, LocalAttempt, Offer, PastAttempt, Phase, Ref, Result
+from rainbow_sched.agent.core.values import LocalAttempt, PastAttempt, Phase, Result
 from rainbow_sched.agent.runtime.journal import line, parse
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.model.binding import GroupHosts
+from rainbow_sched.model.binding import WRONG_NODES, GroupHosts
+from rainbow_sched.protocol.messages import AttemptRef, Offer
 
 # What agents up to 4292f3f know. They refuse a journal with any other key in these places.
 OFFER = {"name", "owner", "spec", "terms", "lease", "priority", "array_index"}
 RESULT = {"state", "exit_code", "failure", "reason", "started_at", "ended_at"}
-REF = Ref(7, 1, "token")
+REF = AttemptRef(7, 1, "token")
 UNBOUND = Offer(ref=REF, name="job", spec="{}", hosts_checked=True)
 RETURNED = Result(state=AttemptState.RETURNED, reason="other nodes", code=WRONG_NODES)
 
@@ -27,12 +28,12 @@ def test_what_is_new_stands_beside_what_older_agents_read() -> None:
 
 
 def test_nothing_of_it_is_lost_to_an_agent_that_knows_it() -> None:
-    bound = replace(UNBOUND, ref=Ref(8, 1, "other"), hosts=(GroupHosts.parse(0, "n[1-2]"),))
+    bound = replace(UNBOUND, ref=AttemptRef(8, 1, "other"), hosts=(GroupHosts.parse(0, "n[1-2]"),))
     held = (
         LocalAttempt(offer=UNBOUND, phase=Phase.FINISHED, result=RETURNED, nodes="n1"),
         LocalAttempt(offer=bound, phase=Phase.ACCEPTED),
     )
-    past = {Ref(9, 1, "over"): PastAttempt(result=RETURNED)}
+    past = {AttemptRef(9, 1, "over"): PastAttempt(result=RETURNED)}
     records, _ = parse(b"".join(map(line, compacted(held, past, ""))), "journal")
     assert restored(records) == ({one.ref: one for one in held}, past)
 

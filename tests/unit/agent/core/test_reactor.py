@@ -9,22 +9,20 @@ from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.mailbox import RETRY_SECONDS
 from rainbow_sched.agent.core.reactor import due, react
 from rainbow_sched.agent.core.state import AgentLimits, AgentState
-from rainbow_sched.agent.core.values import (
-    Absent,
-    BidAnswer,
-    JobFound,
-    LocalAttempt,
-    Offer,
-    PastAttempt,
-    Phase,
-    Ref,
-    Result,
-    Unknown,
-    Update,
-)
+from rainbow_sched.agent.core.values import Absent, JobFound, LocalAttempt, PastAttempt, Phase, Result, Unknown, Update
 from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.protocol.messages import (
+    AttemptRef,
+    BidAnswer,
+    BidRequest,
+    Offer,
+    OutputPiece,
+    ServerCommand,
+    SyncAnswer,
+    SyncMessage,
+)
 
-REF = Ref(7, 1, "token")
+REF = AttemptRef(7, 1, "token")
 OFFER = Offer(ref=REF, spec="{}")
 DONE = Result(state=AttemptState.SUCCEEDED, exit_code=0)
 AGAIN = replace(OFFER, terms=json.dumps({"delivery": "at-least-once"}))
@@ -47,12 +45,12 @@ class Story:
     def answer(self, after: float = 0.1, **parts: object) -> list[e.Command]:
         """The server answers the message on its way, or else the one that waits."""
         ack = self.state.in_flight.seq if self.state.in_flight is not None else self.state.listening
-        return self.tell(e.SyncAnswered(e.SyncAnswer(ack=ack, **parts)), after)
+        return self.tell(e.SyncAnswered(SyncAnswer(ack=ack, **parts)), after)
 
     def all(self, kind: type) -> list[e.Command]:
         return [command for command in self.commands if isinstance(command, kind)]
 
-    def message(self) -> e.SyncMessage:
+    def message(self) -> SyncMessage:
         return self.all(e.SendSync)[-1].message
 
     def submitted(self, offer: Offer = OFFER) -> Story:
@@ -158,7 +156,7 @@ def test_an_end_is_reported_in_every_message_until_the_server_has_stored_it():
     for _ in range(3):
         if story.state.in_flight is None:
             story.tell(e.Tick(), after=2)
-        assert [r.state for r in story.message().reports if r.result] == ["succeeded"]
+        assert [r.state for r in story.message().reports if r.ends] == ["succeeded"]
         story.answer()
     story.tell(e.Tick(), after=2)
     story.answer(acked=(REF,))
@@ -183,9 +181,9 @@ def test_output_goes_out_with_or_before_the_end():
     update = Update(tag=REF.tag, phase=Phase.ENDED, sizes=(5, 0), result=Result(state=AttemptState.SUCCEEDED))
     story.tell(e.BackendUpdated((update,)))
     story.tell(e.RecordStored(REF, "end"))
-    assert not any(report.result for message in story.all(e.SendSync) for report in message.message.reports)
+    assert not any(report.ends for message in story.all(e.SendSync) for report in message.message.reports)
     (read,) = story.all(e.ReadOutput)
-    story.tell(e.OutputRead(e.Chunk(REF, "stdout", read.offset, b"hello")))
+    story.tell(e.OutputRead(OutputPiece(REF, "stdout", read.offset, b"hello")))
     assert [report.state for report in story.message().reports] == ["succeeded"]
     assert [chunk.data for chunk in story.message().output] == [b"hello"]
 
@@ -203,7 +201,7 @@ def test_output_that_cannot_be_read_is_asked_for_again_and_not_taken_for_gone():
     assert len(story.all(e.ReadOutput)) == 2
     story.answer(acked=(REF,))
     assert REF in story.state.attempts, "its end is told, its output is not"
-    story.tell(e.OutputRead(e.Chunk(REF, "stdout", 0, b"hello")))
+    story.tell(e.OutputRead(OutputPiece(REF, "stdout", 0, b"hello")))
     assert [chunk.data for chunk in story.message().output] == [b"hello"]
 
 
@@ -223,8 +221,8 @@ def test_a_waiting_call_stays_open_when_there_is_news_and_its_offers_still_count
     story.tell(e.RecordStored(REF, "end"))
     assert story.message().seq == waiting + 1
     assert story.message().wait == 0
-    other = replace(OFFER, ref=Ref(8, 1, "t8"))
-    story.tell(e.SyncAnswered(e.SyncAnswer(ack=waiting, offers=(other,))))
+    other = replace(OFFER, ref=AttemptRef(8, 1, "t8"))
+    story.tell(e.SyncAnswered(SyncAnswer(ack=waiting, offers=(other,))))
     assert e.CheckOffer(other) in story.commands
 
 
@@ -249,7 +247,7 @@ def test_a_lost_answer_is_asked_for_with_the_same_message():
 
 def test_a_cancel_is_written_down_before_it_is_acknowledged():
     story = Story().running()
-    story.answer(commands=(e.ServerCommand(5, "cancel", REF),))
+    story.answer(commands=(ServerCommand(5, "cancel", REF),))
     assert e.Cancel(REF) in story.commands
     assert story.state.acks == ()
     story.tell(e.RecordStored(REF, "cancel"))
@@ -259,7 +257,7 @@ def test_a_cancel_is_written_down_before_it_is_acknowledged():
 def test_a_cancel_before_the_submission_is_acknowledged_when_the_end_is_on_disk():
     story = Story(holding(Phase.CONFIRMED))
     story.tell(e.Started())
-    story.answer(commands=(e.ServerCommand(5, "cancel", REF),))
+    story.answer(commands=(ServerCommand(5, "cancel", REF),))
     assert story.state.acks == (), "a crash now would leave the intent alone on disk, and it would be submitted"
     story.tell(e.RecordStored(REF, "end"))
     assert story.state.acks == (5,)
@@ -268,17 +266,17 @@ def test_a_cancel_before_the_submission_is_acknowledged_when_the_end_is_on_disk(
 def test_a_cancel_of_what_is_being_looked_for_is_not_acknowledged_before_it_is_found():
     story = Story()
     story.tell(e.Started())
-    story.answer(resync=True, expected=(REF,), commands=(e.ServerCommand(5, "cancel", REF),))
+    story.answer(resync=True, expected=(REF,), commands=(ServerCommand(5, "cancel", REF),))
     assert story.state.acks == ()
     story.tell(e.LookedUp(REF, JobFound(Update(tag=REF.tag, phase=Phase.RUNNING, native="n1"))))
-    story.answer(after=2.0, commands=(e.ServerCommand(5, "cancel", REF),))
+    story.answer(after=2.0, commands=(ServerCommand(5, "cancel", REF),))
     assert e.Cancel(REF) in story.commands
 
 
 def test_a_cancel_that_meets_a_submission_on_its_way_ends_the_job_once_it_is_there():
     story = Story(holding(Phase.INTENT))
     story.tell(e.Started())
-    story.answer(commands=(e.ServerCommand(5, "cancel", REF),))
+    story.answer(commands=(ServerCommand(5, "cancel", REF),))
     story.tell(e.LookedUp(REF, Absent(never=True)))
     assert story.all(e.Submit) == []
     assert story.state.attempts[REF].result.state is AttemptState.CANCELLED
@@ -286,7 +284,7 @@ def test_a_cancel_that_meets_a_submission_on_its_way_ends_the_job_once_it_is_the
 
 def test_what_the_server_does_not_count_on_is_killed_and_forgotten():
     story = Story().running()
-    story.answer(commands=(e.ServerCommand(0, "kill", REF),))
+    story.answer(commands=(ServerCommand(0, "kill", REF),))
     assert e.Cancel(REF) in story.commands
     assert story.state.acks == ()
     story.tell(ended(AttemptState.CANCELLED))
@@ -321,7 +319,7 @@ def test_an_end_that_a_restored_server_has_forgotten_is_told_again():
     story = Story(AgentState(past={REF: PastAttempt(result=result)}))
     story.tell(e.Started())
     story.answer(resync=True, expected=(REF,))
-    assert [report.result for report in story.message().reports] == [result]
+    assert [(r.state, r.reason) for r in story.message().reports] == [(result.state, result.reason)]
 
 
 def test_a_job_that_may_be_rerun_elsewhere_is_ended_when_contact_is_lost_for_too_long():
@@ -351,14 +349,14 @@ def test_a_kill_that_comes_late_for_what_is_over_does_not_cost_its_output():
     story.tell(e.BackendUpdated((update,)))
     story.tell(e.RecordStored(REF, "end"))
     story.tell(e.Tick(), after=AgentLimits().output_grace)
-    story.answer(acked=(REF,), commands=(e.ServerCommand(0, "kill", REF),))
+    story.answer(acked=(REF,), commands=(ServerCommand(0, "kill", REF),))
     assert REF in story.state.attempts, "ten bytes are still to be sent"
 
 
 def test_a_bid_request_is_asked_of_the_backend_once_however_often_it_comes():
     story = Story()
     story.tell(e.Started())
-    question = e.BidRequest("b1", "{}", 2.0)
+    question = BidRequest("b1", "{}", 2.0)
     story.answer(bid_requests=(question,))
     story.answer(bid_requests=(question,))
     assert story.all(e.AskBid) == [e.AskBid(question)]
@@ -395,7 +393,7 @@ def test_a_server_that_answers_emptily_at_once_is_not_hammered():
 
 def test_a_kill_that_comes_with_every_answer_is_not_asked_for_again_and_again():
     story = Story().running()
-    kill = e.ServerCommand(0, "kill", REF)
+    kill = ServerCommand(0, "kill", REF)
     for _ in range(200):
         if story.state.in_flight is not None:
             story.answer(after=0.001, commands=(kill,))

@@ -39,5 +39,5 @@ def test_every_attempt_that_ran_to_its_end_is_reported_and_its_output_is_whole(c
     for ref, report in world.server.results.items():
         if report.state == "succeeded":
             assert world.server.output.get(ref) == OUTPUT or world.forgetful
-        elif report.result.failure == "outcome-unknown":
+        elif report.failure == "outcome-unknown":
             assert world.starts > 1 or world.forgetful or world.manager.launches.get(ref.tag, 0) == 0

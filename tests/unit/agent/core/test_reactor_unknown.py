@@ -7,8 +7,9 @@ from dataclasses import replace
 from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.reactor import idle
 from rainbow_sched.agent.core.state import AgentState
-from rainbow_sched.agent.core.values import Offer, Phase, Ref, Result, Update
+from rainbow_sched.agent.core.values import Phase, Result, Update
 from rainbow_sched.model.attempt import AttemptState
+from rainbow_sched.protocol.messages import AttemptRef, Offer, ServerCommand
 from tests.unit.agent.core.test_reactor import DONE, REF, Story
 
 
@@ -54,14 +55,14 @@ def test_when_nobody_counts_on_an_attempt_whose_report_was_not_understood_it_is_
     story.tell(e.BackendUpdated((Update(tag=REF.tag, phase=Phase.ENDED, native="n1", result=DONE),)))
     story.tell(e.RecordStored(REF, "end"))
     story.answer(unknown=(REF,), server="old")
-    story.answer(after=20.0, commands=(e.ServerCommand(0, "kill", REF),), server="old")
+    story.answer(after=20.0, commands=(ServerCommand(0, "kill", REF),), server="old")
     assert REF not in story.state.attempts
 
 
 def test_a_command_that_the_agent_does_not_know_does_nothing_and_stops_nothing() -> None:
     story = Story().running()
-    strange = e.ServerCommand(9, "suspend", REF)
-    other = Offer(ref=Ref(8, 1, "t8"), spec="{}")
+    strange = ServerCommand(9, "suspend", REF)
+    other = Offer(ref=AttemptRef(8, 1, "t8"), spec="{}")
     told = story.answer(commands=(strange,), offers=(other,), heartbeat=30.0)
     assert e.CheckOffer(other) in told, "the rest of the answer is taken"
     assert not story.all(e.Cancel)

@@ -8,14 +8,15 @@ import pytest
 
 from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.journal_records import compacted, last_mark, restored
+from rainbow_sched.agent.core.mailbox import report_of_end
 from rainbow_sched.agent.core.reactor import react
 from rainbow_sched.agent.core.state import MAX_PAST_ATTEMPTS, AgentState
-from rainbow_sched.agent.core.values import LocalAttempt, Offer, PastAttempt, Phase, Ref, Result, Update
-from rainbow_sched.agent.runtime.codec import sync_answer, sync_request
+from rainbow_sched.agent.core.values import LocalAttempt, PastAttempt, Phase, Result, Update
 from rainbow_sched.agent.runtime.journal import line, parse
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.pb.v2 import agents_pb2
-from rainbow_sched.server.handlers.agents import sync_in
+from rainbow_sched.protocol.codec import request_from_proto, request_to_proto
+from rainbow_sched.protocol.messages import AttemptRef, Offer, RecalledOffer, Report, SyncAnswer, SyncRequest
 from tests.unit.agent.core.test_reactor import DONE, OFFER, REF, Story
 
 
@@ -64,13 +65,15 @@ def test_everything_that_is_held_is_told_with_its_offer(phase: Phase, told: str)
     story.answer(resync=True, recall=True)
     recall = story.message().recall
     assert recall is not None
-    assert [(one.ref, one.phase, one.offer) for one in recall.attempts] == [(REF, told, OFFER)]
+    assert [(one.ref, one.phase, one.offer) for one in recall.attempts] == [
+        (REF, told, RecalledOffer(name="", owner="", spec="{}", terms="{}"))
+    ]
     assert recall.complete
 
 
 @pytest.mark.parametrize("phase", [Phase.ENDED, Phase.FINISHED])
 def test_an_end_is_told_whether_it_is_still_held_or_only_remembered(phase: Phase) -> None:
-    other, never = Ref(8, 2, "t8"), Ref(9, 1, "t9")
+    other, never = AttemptRef(8, 2, "t8"), AttemptRef(9, 1, "t9")
     past = {
         other: PastAttempt(result=Result(state=AttemptState.CANCELLED)),
         never: PastAttempt(reason="not confirmed in time"),
@@ -83,8 +86,8 @@ def test_an_end_is_told_whether_it_is_still_held_or_only_remembered(phase: Phase
     assert recall is not None
     told = {one.ref: one for one in recall.attempts}
     assert {ref: one.phase for ref, one in told.items()} == {REF: "ended", other: "ended", never: "never"}
-    assert told[REF].report == e.Report(ref=REF, state="succeeded", nodes="n1", result=DONE)
-    assert told[other].report == e.Report(ref=other, state="cancelled", result=past[other].result)
+    assert told[REF].report == replace(report_of_end(REF, DONE), nodes="n1")
+    assert told[other].report == Report(ref=other, state=AttemptState.CANCELLED)
 
 
 def test_an_attempt_that_was_adopted_by_its_tag_is_told_without_an_offer() -> None:
@@ -116,7 +119,7 @@ def test_nothing_of_a_message_counts_as_told_when_the_server_asks_for_everything
 
 
 def test_an_agent_that_has_forgotten_some_says_so() -> None:
-    past = {Ref(n, 1, f"t{n}"): PastAttempt(result=DONE) for n in range(MAX_PAST_ATTEMPTS)}
+    past = {AttemptRef(n, 1, f"t{n}"): PastAttempt(result=DONE) for n in range(MAX_PAST_ATTEMPTS)}
     story = Story(AgentState(past=past))
     story.tell(e.Started())
     story.answer(resync=True, recall=True)
@@ -154,16 +157,17 @@ def test_everything_that_is_told_arrives_as_it_was() -> None:
     held = LocalAttempt(
         offer=replace(OFFER, name="n", owner="ana", spec="{}", terms='{"labels":{}}'), phase=Phase.RUNNING
     )
-    ended, never = Ref(8, 2, "t8"), Ref(9, 1, "t9")
+    ended, never = AttemptRef(8, 2, "t8"), AttemptRef(9, 1, "t9")
     state = AgentState(
         attempts={REF: held}, past={ended: PastAttempt(result=DONE), never: PastAttempt(reason="no")}, mark="1.a.6.seal"
     )
     state, _ = react(state, e.Started(), 1.0)
     assert state.in_flight is not None
-    state, commands = react(state, e.SyncAnswered(e.SyncAnswer(ack=state.in_flight.seq, resync=True, recall=True)), 2.0)
+    state, commands = react(state, e.SyncAnswered(SyncAnswer(ack=state.in_flight.seq, resync=True, recall=True)), 2.0)
     [sent] = [command.message for command in commands if isinstance(command, e.SendSync)]
-    told = sync_in(agents_pb2.SyncRequest.FromString(sync_request(sent).SerializeToString()))
-    assert (told.mark, told.recalls) == ("1.a.6.seal", True)
+    request = SyncRequest(message=sent, cluster="east", epoch="e.1", recalls=True)
+    told = request_from_proto(agents_pb2.SyncRequest.FromString(request_to_proto(request).SerializeToString())).message
+    assert told.mark == "1.a.6.seal"
     assert told.recall is not None
     by_ref = {(one.ref.job, one.ref.n, one.ref.token): one for one in told.recall.attempts}
     offer = by_ref[7, 1, "token"].offer
@@ -172,5 +176,3 @@ def test_everything_that_is_told_arrives_as_it_was() -> None:
     assert by_ref[8, 2, "t8"].phase == "ended"
     assert by_ref[8, 2, "t8"].report is not None
     assert by_ref[9, 1, "t9"].phase == "never"
-    answered = sync_answer(agents_pb2.SyncResponse(ack=3, mark="m", recall=True, resync=True))
-    assert (answered.mark, answered.recall) == ("m", True)

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from rainbow_sched.agent.backends import BackendSettings, load_backend
 from rainbow_sched.agent.core.signatures import USED_FILE, SignatureChecker, UsedSignatures, signature_checker
 from rainbow_sched.agent.core.state import AgentLimits
-from rainbow_sched.agent.core.values import Offer, Ref
 from rainbow_sched.agent.runtime.journal import Journal
 from rainbow_sched.agent.runtime.loop import Agent, AgentParts
 from rainbow_sched.client.signing import public_bytes, signed
@@ -26,6 +25,7 @@ from rainbow_sched.jobspecs.canonical import from_json, to_json
 from rainbow_sched.model.errors import Corrupt, Denied, Invalid
 from rainbow_sched.model.job import Delivery, Terms
 from rainbow_sched.model.signature import CONTEXT, MAX_SKEW_SECONDS, format_signature, parse_signature, signer_line
+from rainbow_sched.protocol.messages import AttemptRef, Offer
 from tests.support.backends import a_graph, a_request
 from tests.unit.agent.runtime.test_loop import Desk
 
@@ -64,7 +64,7 @@ class Site:
             )
             async with asyncio.timeout(30):
                 await Agent(parts, once=True).run()
-        ended = {ref.job: report.result.reason if report.result else "" for ref, report in desk.ends.items()}
+        ended = {ref.job: report.reason for ref, report in desk.ends.items()}
         return ended | {ref.job: reason for ref, reason in desk.rejects.items()}
 
     @property
@@ -82,7 +82,7 @@ class Site:
         labels = {**made.labels, "array_index": str(index)} if array else dict(made.labels)
         sent = {"signature": made.signature, "labels": labels, "delivery": made.delivery.value}
         return Offer(
-            ref=Ref(job, 1, f"t{job}"),
+            ref=AttemptRef(job, 1, f"t{job}"),
             name="job",
             owner=owner,
             spec=asked.canonical,
@@ -152,7 +152,7 @@ async def test_a_stolen_server_that_signs_itself_is_refused(site: Site):
 
 async def test_a_signature_serves_once_whatever_it_is_called_the_second_time(site: Site):
     first = site.offer(1)
-    again = [replace(first, ref=Ref(2, 1, "t2")), replace(first, ref=Ref(1, 2, "x")), first]
+    again = [replace(first, ref=AttemptRef(2, 1, "t2")), replace(first, ref=AttemptRef(1, 2, "x")), first]
     await site.run(first)
     assert site.runs == 1
     for offer in again:  # each to an agent whose journal is lost; what was used is remembered elsewhere
@@ -163,16 +163,16 @@ async def test_a_signature_serves_once_whatever_it_is_called_the_second_time(sit
 
 async def test_of_two_jobs_with_one_signature_that_come_together_one_runs(site: Site):
     first = site.offer(1)
-    await site.run(first, replace(first, ref=Ref(2, 1, "t2")), replace(first, ref=Ref(3, 1, "t3")))
+    await site.run(first, replace(first, ref=AttemptRef(2, 1, "t2")), replace(first, ref=AttemptRef(3, 1, "t3")))
     assert site.runs == 1
 
 
 async def test_the_members_of_a_signed_array_run_once_each(site: Site):
     first = site.offer(1, array="1-3")
-    asked = replace(first, ref=Ref(2, 1, "t2"), array_index=3)
-    outside = replace(first, ref=Ref(3, 1, "t3"), array_index=4)
-    none = replace(first, ref=Ref(4, 1, "t4"), array_index=None)
-    twice = replace(first, ref=Ref(5, 1, "t5"))
+    asked = replace(first, ref=AttemptRef(2, 1, "t2"), array_index=3)
+    outside = replace(first, ref=AttemptRef(3, 1, "t3"), array_index=4)
+    none = replace(first, ref=AttemptRef(4, 1, "t4"), array_index=None)
+    twice = replace(first, ref=AttemptRef(5, 1, "t5"))
     reasons = await site.run(first, asked, outside, none, twice)
     assert site.runs == 2
     assert "member of an array" in reasons[3]
@@ -183,10 +183,10 @@ def test_retries_are_signed_for_and_no_more(site: Site):
     offer, held = site.offer(retries=2), site.signatures()
     for n in (1, 2, 3):
         assert held.refuses(offer) is None
-        held.take(replace(offer, ref=Ref(1, n, f"t{n}")))
+        held.take(replace(offer, ref=AttemptRef(1, n, f"t{n}")))
     assert "3 times" in str(held.refuses(offer))
     with pytest.raises(Denied):
-        held.take(replace(offer, ref=Ref(1, 4, "t4")))
+        held.take(replace(offer, ref=AttemptRef(1, 4, "t4")))
 
 
 @pytest.mark.parametrize(
@@ -205,10 +205,10 @@ def test_a_signature_is_good_for_one_run_and_each_retry_and_each_rerun(site: Sit
     offer, held = site.offer(**terms), site.signatures()
     for n in range(1, runs + 1):
         assert held.refuses(offer) is None
-        held.take(replace(offer, ref=Ref(1, n, f"t{n}")))
+        held.take(replace(offer, ref=AttemptRef(1, n, f"t{n}")))
     assert held.refuses(offer) is not None
     with pytest.raises(Denied):
-        held.take(replace(offer, ref=Ref(1, runs + 1, "one more")))
+        held.take(replace(offer, ref=AttemptRef(1, runs + 1, "one more")))
 
 
 def test_a_signature_of_an_older_client_means_what_it_meant(site: Site):
@@ -228,7 +228,7 @@ def test_a_signature_of_an_older_client_means_what_it_meant(site: Site):
     offer, held = with_terms(offer, signature=format_signature(body, ANA.sign(CONTEXT + body))), site.signatures()
     for n in range(1, 13):
         assert held.refuses(offer) is None
-        held.take(replace(offer, ref=Ref(1, n, f"t{n}")))
+        held.take(replace(offer, ref=AttemptRef(1, n, f"t{n}")))
     assert "12 times" in str(held.refuses(offer))
 
 
@@ -238,7 +238,7 @@ def test_a_start_that_a_crash_cut_off_may_go_on_and_no_other(site: Site):
     restarted = site.signatures()
     restarted.take(offer)
     with pytest.raises(Denied):
-        restarted.take(replace(offer, ref=Ref(1, 2, "x")))
+        restarted.take(replace(offer, ref=AttemptRef(1, 2, "x")))
     assert restarted.refuses(offer) is not None, "offered anew, it is a replay: an attempt at hand is not offered"
 
 

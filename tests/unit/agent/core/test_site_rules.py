@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.core.site_rules import SiteRules
-from rainbow_sched.agent.core.values import Offer, Ref
 from rainbow_sched.agent.main import unit_text
 from rainbow_sched.agent.runtime.refusals import CONFLICT_TIMEOUT_SECONDS, SLOW_RETRY_SECONDS, Refusals
 from rainbow_sched.agent.setup.options import AgentOptions, credential, need_credential, refuse_root
 from rainbow_sched.client.settings import ClientSettings
 from rainbow_sched.model.errors import Conflict, Denied, Invalid, Unauthenticated, Unavailable
 from rainbow_sched.model.request import Count, Group, Level, Request, Task
+from rainbow_sched.protocol.messages import AttemptRef, Offer
 from rainbow_sched.selection.expressions import compile_expression
 
 
@@ -27,7 +27,7 @@ def a_request(nodes: int = 1, cores: int = 1, gpus: int = 0) -> Request:
 
 
 def an_offer(owner: str = "user:ana", **labels: str) -> Offer:
-    return Offer(ref=Ref(1, 1, "t"), owner=owner, terms=json.dumps({"labels": labels}))
+    return Offer(ref=AttemptRef(1, 1, "t"), owner=owner, terms=json.dumps({"labels": labels}))
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,16 @@ import pytest
 from rainbow_sched.agent.backends.base import Backend
 from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.site_rules import SiteRules, job_expression
-from rainbow_sched.agent.core.values import Offer, Ref, Unknown
+from rainbow_sched.agent.core.values import Unknown
 from rainbow_sched.agent.runtime.backend_calls import BackendCalls
 from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.model.errors import Unavailable
+from rainbow_sched.protocol.messages import AttemptRef, BidRequest, Offer
 from tests.support.service import a_request
 
-REF = Ref(1, 1, "t1")
+REF = AttemptRef(1, 1, "t1")
 OFFER = Offer(ref=REF, owner="user:ana", spec=to_json(a_request()))
-BID = e.BidRequest(id="b1", spec=OFFER.spec, deadline=1.0)
+BID = BidRequest(id="b1", spec=OFFER.spec, deadline=1.0)
 FAULTS = [Unavailable("the controller does not answer"), OSError("stale file handle"), KeyError("State")]
 
 

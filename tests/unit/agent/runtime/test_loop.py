@@ -12,11 +12,9 @@ import pytest
 
 from rainbow_sched.agent.backends import BackendSettings, load_backend
 from rainbow_sched.agent.backends.local.backend import LocalBackend
-from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.journal_records import restored
 from rainbow_sched.agent.core.site_rules import SiteRules
 from rainbow_sched.agent.core.state import AgentLimits
-from rainbow_sched.agent.core.values import Chunk, Offer, Ref, Result
 from rainbow_sched.agent.runtime.journal import Journal
 from rainbow_sched.agent.runtime.link import Identity, ServerLink
 from rainbow_sched.agent.runtime.loop import Agent, AgentParts
@@ -26,6 +24,15 @@ from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import NotFound, Unauthenticated, Unavailable
 from rainbow_sched.pb.v2 import agents_pb2, agents_pb2_grpc
+from rainbow_sched.protocol.messages import (
+    AttemptRef,
+    Offer,
+    OutputPiece,
+    Report,
+    ServerCommand,
+    SyncAnswer,
+    SyncMessage,
+)
 from rainbow_sched.selection.expressions import compile_expression
 from tests.support.backends import a_graph, a_request
 
@@ -35,15 +42,15 @@ class Desk:
     """A server with a list of offers; keeps what it is told, and answers at once when there is something to say."""
 
     offers: list[Offer] = field(default_factory=list)
-    ends: dict[Ref, e.Report] = field(default_factory=dict)
-    rejects: dict[Ref, str] = field(default_factory=dict)
-    output: dict[Ref, bytes] = field(default_factory=dict)
+    ends: dict[AttemptRef, Report] = field(default_factory=dict)
+    rejects: dict[AttemptRef, str] = field(default_factory=dict)
+    output: dict[AttemptRef, bytes] = field(default_factory=dict)
     states: list[str] = field(default_factory=list)
     broken: int = 0  # how many calls fail before one succeeds
-    given: set[Ref] = field(default_factory=set)
+    given: set[AttemptRef] = field(default_factory=set)
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def sync(self, message: e.SyncMessage) -> e.SyncAnswer:
+    async def sync(self, message: SyncMessage) -> SyncAnswer:
         if self.broken:
             self.broken -= 1
             raise Unavailable("no server answers")
@@ -51,20 +58,20 @@ class Desk:
             kept = self.output.get(chunk.ref, b"")
             self.output[chunk.ref] = kept[: chunk.offset] + chunk.data
         self.states += [report.state for report in message.reports]
-        self.ends.update({report.ref: report for report in message.reports if report.result})
+        self.ends.update({report.ref: report for report in message.reports if report.ends})
         self.rejects.update(dict(message.rejects))
         new = [offer for offer in self.offers if offer.ref not in self.given][: message.want]
         self.given.update(offer.ref for offer in new)
-        acked = tuple(report.ref for report in message.reports if report.result)
+        acked = tuple(report.ref for report in message.reports if report.ends)
         if not (new or message.accepts or acked or message.output) and message.wait:
             self.woken.set()
             await asyncio.sleep(min(message.wait, 0.02))
         acks = tuple((chunk.ref, chunk.stream, chunk.offset + len(chunk.data)) for chunk in message.output)
-        return e.SyncAnswer(ack=message.seq, offers=tuple(new), confirms=message.accepts, acked=acked, output_acks=acks)
+        return SyncAnswer(ack=message.seq, offers=tuple(new), confirms=message.accepts, acked=acked, output_acks=acks)
 
 
 def an_offer(job: int, *command: str, **fields: object) -> Offer:
-    return Offer(ref=Ref(job, 1, f"t{job}"), owner="user:ana", spec=to_json(a_request(*command, **fields)))
+    return Offer(ref=AttemptRef(job, 1, f"t{job}"), owner="user:ana", spec=to_json(a_request(*command, **fields)))
 
 
 @dataclass
@@ -106,13 +113,17 @@ async def test_jobs_are_taken_run_and_reported_with_their_output(site: Site):
         2: "failed",
         3: "succeeded",
     }
-    assert site.desk.ends[Ref(2, 1, "t2")].result.exit_code == 3
-    assert site.desk.output[Ref(1, 1, "t1")] == b"one\n"
+    assert site.desk.ends[AttemptRef(2, 1, "t2")].exit_code == 3
+    assert site.desk.output[AttemptRef(1, 1, "t1")] == b"one\n"
     assert list((site.directory / "jobs").iterdir()) == [], "what the server has is tidied away"
 
 
 async def test_what_the_site_or_the_backend_refuses_is_handed_back_with_the_reason(site: Site):
-    site.desk.offers = [an_offer(1, "true"), an_offer(2, "true", type="gpu"), Offer(ref=Ref(3, 1, "t3"), spec="?")]
+    site.desk.offers = [
+        an_offer(1, "true"),
+        an_offer(2, "true", type="gpu"),
+        Offer(ref=AttemptRef(3, 1, "t3"), spec="?"),
+    ]
     await site.run(rules=SiteRules(accept=compile_expression("cores < 1")))
     reasons = {ref.job: reason for ref, reason in site.desk.rejects.items()}
     assert "cores < 1" in reasons[1]
@@ -125,7 +136,7 @@ async def test_an_unreachable_server_is_tried_again_and_nothing_is_lost(site: Si
     site.desk.offers = [an_offer(1, "echo", "hi")]
     site.desk.broken = 2
     await site.run()
-    assert site.desk.ends[Ref(1, 1, "t1")].state == "succeeded"
+    assert site.desk.ends[AttemptRef(1, 1, "t1")].state == "succeeded"
 
 
 @pytest.mark.parametrize("verb", ["poll", "facts", "forget"])
@@ -142,7 +153,7 @@ async def test_a_mistake_in_a_driver_is_logged_whole_and_the_agent_goes_on(
     monkeypatch.setattr(LocalBackend, verb, fails_once)
     site.desk.offers = [an_offer(1, "echo", "hi")]
     await site.run()
-    assert site.desk.ends[Ref(1, 1, "t1")].state == "succeeded"
+    assert site.desk.ends[AttemptRef(1, 1, "t1")].state == "succeeded"
     [said] = [record for record in caplog.records if "JobState" in record.message]
     assert said.exc_info is not None
 
@@ -177,8 +188,8 @@ async def test_a_stopped_agent_leaves_its_job_running_and_the_next_one_reports_i
     assert site.desk.ends == {}
     gate.touch()
     await site.run()
-    assert site.desk.ends[Ref(1, 1, "t1")].state == "succeeded"
-    assert site.desk.output[Ref(1, 1, "t1")] == b"done\n"
+    assert site.desk.ends[AttemptRef(1, 1, "t1")].state == "succeeded"
+    assert site.desk.output[AttemptRef(1, 1, "t1")] == b"done\n"
 
 
 async def test_a_journal_that_is_always_too_long_is_compacted_on_the_way_and_loses_nothing(
@@ -226,7 +237,7 @@ async def served() -> AsyncIterator[tuple[Grpc, ClientSettings]]:
 
 async def test_a_message_crosses_the_wire_and_finds_the_server_that_lives(served):
     servicer, settings = served
-    ref = Ref(1, 2, "t")
+    ref = AttemptRef(1, 2, "t")
     servicer.answer = lambda request: agents_pb2.SyncResponse(
         ack=request.seq,
         heartbeat=7.0,
@@ -246,12 +257,14 @@ async def test_a_message_crosses_the_wire_and_finds_the_server_that_lives(served
             cluster="here", epoch="e1", secret="right", manager="local", accept_only="cores > 1", node_rules=rules
         ),
     )
-    result = Result(state=AttemptState.FAILED, exit_code=0, failure=Failure.TIME_LIMIT, reason="late", ended_at=5.0)
-    message = e.SyncMessage(
+    end = Report(
+        ref=ref, state=AttemptState.FAILED, exit_code=0, failure=Failure.TIME_LIMIT, reason="late", ended_at=5.0
+    )
+    message = SyncMessage(
         seq=4,
         held=((ref, "running"),),
-        reports=(e.Report(ref=ref, state="failed", result=result),),
-        output=(Chunk(ref, "stdout", 10, b"\xff\x00"),),
+        reports=(end,),
+        output=(OutputPiece(ref, "stdout", 10, b"\xff\x00"),),
         want=3,
     )
     answer = await link.sync(message)
@@ -268,13 +281,13 @@ async def test_a_message_crosses_the_wire_and_finds_the_server_that_lives(served
     assert seen.output[0].data == b"\xff\x00"
     assert answer.heartbeat == 7.0
     assert answer.offers[0].array_index == 0
-    assert answer.commands == (e.ServerCommand(3, "cancel", ref, "why"),)
+    assert answer.commands == (ServerCommand(3, "cancel", ref, "why"),)
 
 
 async def test_a_refused_credential_is_named_as_such(served):
     link = ServerLink(served[1], Identity(cluster="here", epoch="e1", secret="wrong"))
     with pytest.raises(Unauthenticated, match="who are you"):
-        await link.sync(e.SyncMessage(seq=1))
+        await link.sync(SyncMessage(seq=1))
     await link.close()
 
 

@@ -18,18 +18,18 @@ from rainbow_sched.model.job import Terms
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.match import Fit
 from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Task
+from rainbow_sched.protocol.messages import AttemptRef, Report
 from rainbow_sched.selection.replay import replay
 from rainbow_sched.service.agents import offers as receiving
 from rainbow_sched.service.agents import sync
 from rainbow_sched.service.agents.host_binding import NO_BINDING_SUPPORT, NOT_ENFORCED, PARTS_NEED_DIFFERENT_HOSTS
-from rainbow_sched.service.agents.sync_messages import AgentMessage, AttemptRef, AttemptReport
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import registration, reported_state
 from rainbow_sched.service.scheduling.question import PlacementQuery
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.submission.submission import Submission
 from rainbow_sched.service.views import explanation, jobs
-from tests.support.agents import Agent
+from tests.support.agents import Agent, stored_attempt, sync_request
 from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_graph, a_service, submit, with_cluster
 
@@ -73,12 +73,12 @@ async def an_agent(service: Service, cluster: str, rules: NodeRules | None = HOS
 
 async def offers(agent: Agent, rules: NodeRules | None = HOSTS) -> list[tuple[AttemptRef, tuple[GroupHosts, ...]]]:
     out = await agent.says(want=10, node_rules=rules)
-    return [(AttemptRef(a.job, a.n, a.token), out.hosts.get(a.token, ())) for a, _ in out.offers]
+    return [(offer.ref, offer.hosts) for offer in out.offers]
 
 
 async def start(agent: Agent, ref: AttemptRef, nodes: str = "") -> None:
-    assert (await agent.says(accepts=(ref,), node_rules=HOSTS)).confirms == [ref]
-    await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.RUNNING, nodes=nodes),), node_rules=HOSTS)
+    assert (await agent.says(accepts=(ref,), node_rules=HOSTS)).confirms == (ref,)
+    await agent.says(reports=(Report(ref=ref, state=AttemptState.RUNNING, nodes=nodes),), node_rules=HOSTS)
 
 
 async def explained(service: Service, id: int) -> dict[str, Any]:
@@ -319,8 +319,8 @@ async def test_a_job_that_came_while_the_hosts_of_others_were_worked_out_is_offe
         )
         assert (told, more) == ([], True)
         clock.advance(0.1)
-        out = await agent.says(want=1, node_rules=HOSTS)
-        assert [attempt.lease_until for attempt, _ in out.offers] == [clock.now() + core.settings.lease]
+        [offer] = (await agent.says(want=1, node_rules=HOSTS)).offers
+        assert (await stored_attempt(service, offer.ref)).lease_until == clock.now() + core.settings.lease
 
 
 async def test_an_offer_that_had_to_wait_for_its_hosts_is_leased_as_long_as_any_other(
@@ -342,8 +342,8 @@ async def test_an_offer_that_had_to_wait_for_its_hosts_is_leased_as_long_as_any_
         assert len((await agent.says(want=10, node_rules=HOSTS)).offers) == 1
         monkeypatch.undo()
         clock.advance(0.1)
-        [(attempt, _)] = (await agent.says(want=10, node_rules=HOSTS)).offers
-        assert attempt.lease_until == clock.now() + service.core.settings.lease
+        [offer] = (await agent.says(want=10, node_rules=HOSTS)).offers
+        assert (await stored_attempt(service, offer.ref)).lease_until == clock.now() + service.core.settings.lease
 
 
 @pytest.mark.parametrize("groups", [True, False])
@@ -378,12 +378,12 @@ async def test_bid_requests_carry_the_hosts(tmp_path: Path) -> None:
         await with_io(service, "east")
         agent = await an_agent(service, "east")
         agent.seq += 1
-        message = AgentMessage(cluster="east", epoch=agent.epoch, seq=agent.seq, wait=20.0, node_rules=HOSTS)
-        listening = asyncio.create_task(service.agents.sync(message, lambda out: b""))
+        request = sync_request("east", agent.epoch, agent.seq, wait=20.0, node_rules=HOSTS)
+        listening = asyncio.create_task(service.agents.sync(request, "server"))
         await submit(service, a_job())
         settling = asyncio.create_task(service.scheduling_loop.decide_pending())
         [question] = (await asyncio.wait_for(listening, 10)).bid_requests
-        assert question.hosts == (GroupHosts(0, ("n2", "n3")),)
+        assert question.allowed.groups == (GroupHosts(0, ("n2", "n3")),)
         await settling
 
 
@@ -408,7 +408,7 @@ async def test_the_server_counts_a_job_where_its_manager_runs_it(tmp_path: Path)
         await registration.replace_graph(service.core, "east", a_graph(nodes=5, cores=4))
         assert service.core.fleet.graphs.match(taken).fit("east") is Fit.LATER, "with another graph, too"
         agent.service = service
-        await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),), node_rules=HOSTS)
+        await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),), node_rules=HOSTS)
         assert service.core.fleet.graphs.match(taken).fit("east") is Fit.NOW
 
 
@@ -424,9 +424,7 @@ async def test_jobs_that_change_places_are_both_counted_where_they_run(tmp_path:
             assert service.core.fleet.graphs.match(a_job(a_level(), hosts=(host,)).request).fit("east") is expected
         member = service.core.fleet.member("east")
         assert not member.displaced
-        await agent.says(
-            reports=(AttemptReport(ref=first, state=AttemptState.SUCCEEDED, exit_code=0),), node_rules=HOSTS
-        )
+        await agent.says(reports=(Report(ref=first, state=AttemptState.SUCCEEDED, exit_code=0),), node_rules=HOSTS)
         assert service.core.fleet.graphs.match(a_job(a_level(), hosts=("n1",)).request).fit("east") is Fit.NOW
 
 
@@ -448,11 +446,11 @@ async def test_a_job_on_wrong_nodes_is_returned_counted_and_not_sent_there_at_on
         agent = await an_agent(service, "east")
         [job] = await submit(service, a_job())
         [(ref, _)] = await offers(agent)
-        assert (await agent.says(accepts=(ref,), node_rules=HOSTS)).confirms == [ref]
+        assert (await agent.says(accepts=(ref,), node_rules=HOSTS)).confirms == (ref,)
         said = "the manager gave n0; allowed are n[2-3]"
-        wrong = AttemptReport(ref=ref, state=AttemptState.RETURNED, reason=said, nodes="n0", code="wrong-nodes")
+        wrong = Report(ref=ref, state=AttemptState.RETURNED, reason=said, nodes="n0", code="wrong-nodes")
         for _ in range(2):
-            assert (await agent.says(reports=(wrong,), node_rules=HOSTS)).acked == [ref]
+            assert (await agent.says(reports=(wrong,), node_rules=HOSTS)).acked == (ref,)
         view = await jobs.get(service.core, job.id, ADMIN)
         assert view.attempt is not None
         assert (view.job.state, view.job.failures) == (JobState.QUEUED, 0)
@@ -485,6 +483,6 @@ async def test_what_is_returned_because_of_its_nodes_trips_the_breaker(tmp_path:
         await submit(service, a_job(), a_job())
         for ref, _ in await offers(agent):
             await agent.says(accepts=(ref,), node_rules=HOSTS)
-            wrong = AttemptReport(ref=ref, state=AttemptState.RETURNED, reason="wrong", code="wrong-nodes")
+            wrong = Report(ref=ref, state=AttemptState.RETURNED, reason="wrong", code="wrong-nodes")
             await agent.says(reports=(wrong,), node_rules=HOSTS)
         assert service.core.fleet.member("east").cluster.standing.value == "degraded"

@@ -32,7 +32,7 @@ async def test_an_agent_with_nothing_to_say_or_to_hear_costs_no_write(service: S
         await agent.says(want=5, held=((ref, "running"),))
     assert service.core.store.counts.works == writes  # type: ignore[attr-defined]
     await jobs.cancel(service.core, [job.id], None, ADMIN, "")
-    assert [command.job for command in (await agent.says(held=((ref, "running"),))).commands] == [job.id]
+    assert [command.ref.job for command in (await agent.says(held=((ref, "running"),))).commands] == [job.id]
 
 
 async def test_what_is_stored_between_the_look_and_the_wait_is_not_missed(

@@ -14,13 +14,13 @@ from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.job import Hold, Terms
 from rainbow_sched.model.job_state import JobState
+from rainbow_sched.protocol.messages import AttemptRef, OutputPiece, Report, ReportedFacts, UnknownReport
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import offers
-from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport, OutputPiece, UnknownReport
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import Dependency
-from tests.support.agents import Agent
+from tests.support.agents import Agent, kills
 from tests.support.database import NAME
 from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
@@ -31,7 +31,7 @@ async def taken(service: Service, agent: Agent, count: int) -> list[AttemptRef]:
     await submit(service, *(a_submission() for _ in range(count)))
     refs: list[AttemptRef] = []
     while len(refs) < count:
-        refs += [AttemptRef(a.job, a.n, a.token) for a, _ in (await agent.says(want=count - len(refs))).offers]
+        refs += [offer.ref for offer in (await agent.says(want=count - len(refs))).offers]
     assert len((await agent.says(accepts=tuple(refs))).confirms) == count
     return refs
 
@@ -54,14 +54,14 @@ async def test_a_report_of_a_damaged_job_does_not_stop_the_others(tmp_path: Path
         damaged, good = await taken(service, agent, 2)
         damage(tmp_path, damaged.job)
         said = (
-            AttemptReport(ref=damaged, state=AttemptState.RUNNING),
-            AttemptReport(ref=good, state=AttemptState.RUNNING),
+            Report(ref=damaged, state=AttemptState.RUNNING),
+            Report(ref=good, state=AttemptState.RUNNING),
         )
         told = await agent.says(held=((damaged, "accepted"), (good, "accepted")), reports=said)
         assert await states(service, [damaged, good]) == [AttemptState.ACCEPTED, AttemptState.RUNNING]
-        assert (told.unknown, told.kills) == ([damaged], [])
+        assert (told.unknown, kills(told)) == ((damaged,), [])
         quiet = await agent.says(held=((damaged, "running"), (good, "running")))
-        assert quiet.kills == [], "of a damaged job nothing is known, so it is not ended"
+        assert kills(quiet) == [], "of a damaged job nothing is known, so it is not ended"
 
 
 async def test_the_end_of_a_job_is_taken_though_one_that_waits_for_it_is_damaged(tmp_path: Path) -> None:
@@ -75,8 +75,8 @@ async def test_the_end_of_a_job_is_taken_though_one_that_waits_for_it_is_damaged
         both = (*after, Dependency("afterany", damaged.id))
         [torn] = await submit(service, replace(one, waits_for=both))
         damage(tmp_path, damaged.id)
-        told = await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
-        assert (told.acked, told.unknown) == ([ref], [])
+        told = await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
+        assert (told.acked, told.unknown) == ((ref,), ())
         assert await states(service, [ref]) == [AttemptState.SUCCEEDED]
         found = await service.core.store.read(lambda tx: [tx.job(id) for id in (waiting.id, also.id, torn.id)])
         assert [job.hold for job in found if job is not None] == [None, None, Hold.DEPENDENCY]
@@ -90,7 +90,7 @@ async def test_a_damaged_job_keeps_no_lease_from_lapsing(tmp_path: Path) -> None
         await submit(service, a_submission(), a_submission())
         refs: list[AttemptRef] = []
         while len(refs) < 2:
-            refs += [AttemptRef(a.job, a.n, a.token) for a, _ in (await agent.says(want=2)).offers]
+            refs += [offer.ref for offer in (await agent.says(want=2)).offers]
         damage(tmp_path, refs[0].job)
         clock.advance(2 * service.core.settings.lease)
         await service.timers.tick()
@@ -106,7 +106,7 @@ async def test_damaged_jobs_keep_no_silent_cluster_from_being_given_up(tmp_path:
         await submit(service, short, short)
         refs: list[AttemptRef] = []
         while len(refs) < 2:
-            refs += [AttemptRef(a.job, a.n, a.token) for a, _ in (await agent.says(want=2)).offers]
+            refs += [offer.ref for offer in (await agent.says(want=2)).offers]
         await agent.says(accepts=tuple(refs))
         offered = await submit(service, a_submission(), a_submission())
         for job in (refs[0].job, offered[0].id):
@@ -150,9 +150,9 @@ async def test_what_one_item_did_before_it_failed_is_undone_and_the_others_take_
             return ended
 
         monkeypatch.setattr(lifecycle, "end_attempt", end_attempt)
-        done = tuple(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0) for ref in refs[:3])
+        done = tuple(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0) for ref in refs[:3])
         output = (OutputPiece(ref=refs[3], stream="stdout", offset=0, data=b"said"),)
-        told = await agent.says(reports=done, output=output, state={"a": 1})
+        told = await agent.says(reports=done, output=output, facts=ReportedFacts(state={"a": 1}))
         monkeypatch.undo()
         assert await states(service, refs) == [
             AttemptState.SUCCEEDED,
@@ -160,12 +160,12 @@ async def test_what_one_item_did_before_it_failed_is_undone_and_the_others_take_
             AttemptState.SUCCEEDED,
             AttemptState.ACCEPTED,
         ]
-        assert (told.acked, told.unknown) == ([refs[0], refs[2]], [bad])
-        assert told.output_acks == [(refs[3], "stdout", 4)]
+        assert (told.acked, told.unknown) == ((refs[0], refs[2]), (bad,))
+        assert told.output_acks == ((refs[3], "stdout", 4),)
         assert service.core.fleet.member("east").cluster.state == {"a": 1}
         held = service.core.fleet.member("east").placements
         assert set(held) == {refs[1].token, refs[3].token}, "in memory nothing of it was carried out either"
-        assert (await agent.says(reports=done)).acked == list(refs[:3]), "the next time it takes effect"
+        assert (await agent.says(reports=done)).acked == tuple(refs[:3]), "the next time it takes effect"
 
 
 async def test_a_report_that_is_not_understood_is_kept_once_and_moves_nothing(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ async def test_a_report_that_is_not_understood_is_kept_once_and_moves_nothing(tm
         [ref] = await taken(service, agent, 1)
         raw = UnknownReport(ref=ref, text=json.dumps({"state": "molten"}), why="the state is not known")
         for _ in range(3):
-            assert (await agent.says(unknown=(raw,), held=((ref, "molten"),))).unknown == [ref]
+            assert (await agent.says(unknown=(raw,), held=((ref, "molten"),))).unknown == (ref,)
         many = [UnknownReport(ref=ref, text=str(i), why="") for i in range(2 * lifecycle.MAX_UNKNOWN_REPORTS_PER_JOB)]
         await agent.says(unknown=tuple(many))
         events = await service.core.store.read(lambda tx: tx.events(0, 1000, job=ref.job))
@@ -185,9 +185,9 @@ async def test_a_report_that_is_not_understood_is_kept_once_and_moves_nothing(tm
         view = await jobs.get(service.core, ref.job, ADMIN)
         assert view.attempt is not None
         assert (view.job.state, view.attempt.state) == (JobState.BOUND, AttemptState.ACCEPTED)
-        told = await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
-        assert told.acked == [ref]
-        assert (await agent.says(unknown=(raw,))).acked == [ref], "nothing depends on it any more"
+        told = await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
+        assert told.acked == (ref,)
+        assert (await agent.says(unknown=(raw,))).acked == (ref,), "nothing depends on it any more"
 
 
 @pytest.mark.parametrize("token", ["", "another"])
@@ -202,7 +202,7 @@ async def test_a_report_that_is_not_understood_of_an_attempt_that_is_not_the_age
         await west.says()
         theirs = AttemptRef(ref.job, ref.n, token or ref.token)
         told = await west.says(unknown=(UnknownReport(ref=theirs, text="{}", why=""),))
-        assert (told.acked, told.unknown) == ([theirs], [])
+        assert (told.acked, told.unknown) == ((theirs,), ())
         events = await service.core.store.read(lambda tx: tx.events(0, 1000, job=ref.job))
         assert not any("unknown_report" in event.detail for event in events)
 
@@ -216,7 +216,7 @@ async def test_an_agent_acknowledges_only_commands_about_its_own_jobs(tmp_path: 
         west = Agent(service, "west")
         await jobs.cancel(service.core, [ref.job], None, ADMIN, "")
         [command] = (await east.says()).commands
-        await west.says(command_acks=(command.id,))
+        await west.says(acks=(command.id,))
         assert [one.id for one in (await east.says()).commands] == [command.id]
 
 
@@ -225,5 +225,5 @@ async def test_a_cluster_that_returns_jobs_again_and_again_trips_its_breaker(tmp
         await with_cluster(service, "east")
         agent = Agent(service, "east")
         refs = await taken(service, agent, 3)
-        await agent.says(reports=tuple(AttemptReport(ref=ref, state=AttemptState.RETURNED) for ref in refs))
+        await agent.says(reports=tuple(Report(ref=ref, state=AttemptState.RETURNED) for ref in refs))
         assert service.core.fleet.member("east").cluster.standing.value == "degraded"

@@ -12,9 +12,9 @@ import pytest
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.job_state import JobEvent, JobState
+from rainbow_sched.protocol.messages import Report
 from rainbow_sched.service.agents import offers
 from rainbow_sched.service.agents.offers import OfferFilter
-from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import explanation, jobs, watch
 from rainbow_sched.store.base import JobFilter
@@ -33,9 +33,9 @@ async def test_a_cluster_that_hands_a_job_back_is_asked_again_less_and_less_ofte
             clock.advance(60.0)
             await service.timers.tick()
             await service.scheduling_loop.decide_pending()
-            for attempt, _ in (await agent.says(want=1)).offers:
+            for offer in (await agent.says(want=1)).offers:
                 asked.append(clock.now())
-                await agent.says(rejects=((AttemptRef(attempt.job, attempt.n, attempt.token), "not now"),))
+                await agent.says(rejects=((offer.ref, "not now"),))
                 await service.scheduling_loop.decide_pending()
         pauses = [later - sooner for sooner, later in itertools.pairwise(asked)]
         assert pauses[:3] == [60.0, 120.0, 240.0]
@@ -53,8 +53,8 @@ async def test_a_job_that_was_handed_back_is_on_no_cluster_and_its_explanation_s
         [job] = await submit(service, a_submission())
         agent = Agent(service, "east")
         await agent.says(want=1)
-        [(attempt, _)] = (await agent.says(want=1)).offers
-        await agent.says(rejects=((AttemptRef(attempt.job, attempt.n, attempt.token), "not now"),))
+        [offer] = (await agent.says(want=1)).offers
+        await agent.says(rejects=((offer.ref, "not now"),))
         await service.scheduling_loop.decide_pending()
         view = await jobs.get(service.core, job.id, ADMIN)
         assert (view.job.state, view.job.cluster) == (JobState.HELD, "")
@@ -72,8 +72,8 @@ async def test_a_filter_finds_what_it_wants_behind_what_it_does_not(tmp_path: Pa
         await agent.says()
         [wanted] = await submit(service, a_submission(cores=1))
         async with asyncio.timeout(20):
-            [(attempt, _)] = (await agent.says(want=1, wait=60.0, accept_only="cores <= 2")).offers
-        assert attempt.job == wanted.id
+            [offer] = (await agent.says(want=1, wait=60.0, accept_only="cores <= 2")).offers
+        assert offer.ref.job == wanted.id
 
 
 @pytest.mark.parametrize("before", [3, offers.MAX_REFUSALS_PER_WRITE + 3])
@@ -93,7 +93,7 @@ async def test_a_cluster_takes_jobs_by_its_own_order(tmp_path: Path) -> None:
         made = await submit(service, *[a_submission(cores=cores) for cores in (2, 1, 4, 3, 2)])
         agent = Agent(service, "east")
         await agent.says()
-        taken = [attempt.job for attempt, _ in (await agent.says(want=3, order_by="cores")).offers]
+        taken = [offer.ref.job for offer in (await agent.says(want=3, order_by="cores")).offers]
         assert taken == [made[2].id, made[3].id, made[0].id], "the largest, and of two alike the older one"
         left = await offers.receive(service.core, "east", 9, choice=OfferFilter(order="-cores"))
         assert [attempt.job for attempt, _ in left] == [made[1].id, made[4].id]
@@ -120,9 +120,9 @@ async def test_a_choice_that_makes_no_sense_gets_no_offers_and_stops_nothing_els
         await submit(service, a_submission(), a_submission())
         agent = Agent(service, "east")
         ref = await agent.runs()
-        done = AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0)
+        done = Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0)
         told = await agent.says(want=1, reports=(done,), **choice)
-        assert (told.acked, told.offers) == ([ref], [])
+        assert (told.acked, told.offers) == ((ref,), ())
         assert "east gets no jobs" in caplog.text
         assert "a value is missing" in caplog.text
         assert len((await agent.says(want=1)).offers) == 1
@@ -134,8 +134,8 @@ async def test_who_watches_a_cluster_hears_that_a_job_left_it(tmp_path: Path) ->
         await submit(service, a_submission())
         agent = Agent(service, "east")
         await agent.says(want=1)
-        [(attempt, _)] = (await agent.says(want=1)).offers
-        await agent.says(rejects=((AttemptRef(attempt.job, attempt.n, attempt.token), "not now"),))
+        [offer] = (await agent.says(want=1)).offers
+        await agent.says(rejects=((offer.ref, "not now"),))
         heard = []
         async with asyncio.timeout(20):
             async for event in watch.watch(service.core, JobFilter(cluster="east"), ADMIN, 0):

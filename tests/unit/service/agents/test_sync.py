@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +14,13 @@ from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.errors import Conflict
 from rainbow_sched.model.job_state import JobState
-from rainbow_sched.service.agents.sync_messages import AgentMessage, AgentReply, AttemptRef, AttemptReport, OutputPiece
+from rainbow_sched.protocol.messages import AttemptRef, OutputPiece, Report, ReportedFacts, SyncAnswer
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import removal, reported_state
 from rainbow_sched.service.clusters.registration import set_standing
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import jobs, watch
+from tests.support.agents import kills, stored_attempt, sync_request
 from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
@@ -31,25 +31,17 @@ class Agent:
     def __init__(self, service: Service, cluster: str = "east", epoch: str = "a.1") -> None:
         self.service, self.cluster, self.epoch, self.seq = service, cluster, epoch, 0
 
-    async def says(self, *, again: bool = False, **fields: object) -> AgentReply:
+    async def says(self, *, again: bool = False, **values: object) -> SyncAnswer:
         """One Sync that does not wait; `again` repeats the last sequence number."""
         self.seq += 0 if again else 1
-        told: list[AgentReply] = []
-
-        def encode(out: AgentReply) -> bytes:
-            told.append(out)
-            return json.dumps([[o[0].job, o[0].n, o[0].token] for o in out.offers]).encode()
-
-        message = AgentMessage(cluster=self.cluster, epoch=self.epoch, seq=self.seq, **fields)  # type: ignore[arg-type]
-        reply = await self.service.agents.sync(message, encode)
-        self.answer = reply.answer
-        return told[-1] if told else AgentReply()
+        request = sync_request(self.cluster, self.epoch, self.seq, **values)
+        return await self.service.agents.sync(request, "server")
 
     async def takes(self) -> AttemptRef:
         """Take one offer to the point where it is confirmed."""
         offers = (await self.says(want=1)).offers or (await self.says(want=1)).offers
-        ref = AttemptRef(offers[0][0].job, offers[0][0].n, offers[0][0].token)
-        assert (await self.says(accepts=(ref,))).confirms == [ref]
+        ref = offers[0].ref
+        assert (await self.says(accepts=(ref,))).confirms == (ref,)
         return ref
 
 
@@ -69,25 +61,23 @@ async def test_a_job_goes_from_offer_to_its_end(service: Service) -> None:
     [job] = await submit(service, a_submission())
     agent = Agent(service)
     ref = await agent.takes()
-    await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.RUNNING, native_id="77"),))
+    await agent.says(reports=(Report(ref=ref, state=AttemptState.RUNNING, native_id="77"),))
     view = await jobs.get(service.core, job.id, ADMIN)
     assert view.attempt is not None
     assert (view.attempt.state, view.attempt.native_id) == (AttemptState.RUNNING, "77")
-    done = AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0)
-    assert (await agent.says(reports=(done,))).acked == [ref]
+    done = Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0)
+    assert (await agent.says(reports=(done,))).acked == (ref,)
     assert await state(service, job.id) is JobState.SUCCEEDED
-    assert (await agent.says(reports=(done,))).acked == [ref], "a repeated report is acknowledged again"
+    assert (await agent.says(reports=(done,))).acked == (ref,), "a repeated report is acknowledged again"
 
 
 async def test_the_same_message_gets_the_same_answer(service: Service) -> None:
     agent = Agent(service)
     await agent.says()
     await submit(service, a_submission())
-    await agent.says(want=1)
-    first = agent.answer
-    await agent.says(again=True, want=1)
-    assert agent.answer == first
-    assert json.loads(first)
+    first = await agent.says(want=1)
+    assert await agent.says(again=True, want=1) == first
+    assert first.offers
 
 
 async def test_an_idle_agent_is_woken_by_an_offer(service: Service) -> None:
@@ -106,9 +96,9 @@ async def test_a_stale_token_changes_nothing_and_is_told_to_kill(service: Servic
     agent = Agent(service)
     ref = await agent.takes()
     stale = AttemptRef(ref.job, ref.n, "not-the-token")
-    told = await agent.says(reports=(AttemptReport(ref=stale, state=AttemptState.RUNNING),))
-    assert told.kills == [stale]
-    told = await agent.says(reports=(AttemptReport(ref=stale, state=AttemptState.SUCCEEDED, exit_code=0),))
+    told = await agent.says(reports=(Report(ref=stale, state=AttemptState.RUNNING),))
+    assert kills(told) == [stale]
+    told = await agent.says(reports=(Report(ref=stale, state=AttemptState.SUCCEEDED, exit_code=0),))
     assert await state(service, job.id) is JobState.BOUND
 
 
@@ -116,11 +106,10 @@ async def test_a_cancel_before_the_confirm_ends_at_once_and_kills_the_offer(serv
     [job] = await submit(service, a_submission())
     agent = Agent(service)
     await agent.says()
-    [(attempt, _)] = (await agent.says(want=1)).offers
+    [ref] = [offer.ref for offer in (await agent.says(want=1)).offers]
     await jobs.cancel(service.core, [job.id], None, ADMIN, "")
     assert await state(service, job.id) is JobState.CANCELLED
-    ref = AttemptRef(attempt.job, attempt.n, attempt.token)
-    assert (await agent.says(accepts=(ref,))).kills == [ref]
+    assert kills(await agent.says(accepts=(ref,))) == [ref]
 
 
 async def test_a_cancel_after_the_confirm_waits_for_the_agent(service: Service) -> None:
@@ -131,10 +120,10 @@ async def test_a_cancel_after_the_confirm_waits_for_the_agent(service: Service) 
     assert await state(service, job.id) is JobState.CANCELLING
     for _ in range(2):  # a command is told again until it is acknowledged
         [command] = (await agent.says()).commands
-        assert (command.kind, command.job) == ("cancel", job.id)
-    await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.CANCELLED),), command_acks=(command.id,))
+        assert (command.kind, command.ref.job) == ("cancel", job.id)
+    await agent.says(reports=(Report(ref=ref, state=AttemptState.CANCELLED),), acks=(command.id,))
     assert await state(service, job.id) is JobState.CANCELLED
-    assert (await agent.says()).commands == []
+    assert (await agent.says()).commands == ()
 
 
 async def test_what_finished_before_the_cancel_has_finished(service: Service) -> None:
@@ -142,7 +131,7 @@ async def test_what_finished_before_the_cancel_has_finished(service: Service) ->
     agent = Agent(service)
     ref = await agent.takes()
     await jobs.cancel(service.core, [job.id], None, ADMIN, "")
-    await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
+    await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
     assert await state(service, job.id) is JobState.SUCCEEDED
 
 
@@ -151,8 +140,7 @@ async def test_a_job_handed_back_goes_to_the_next_best_cluster(service: Service)
     [job] = await submit(service, a_submission())
     agent = Agent(service)
     await agent.says()
-    [(attempt, _)] = (await agent.says(want=1)).offers
-    ref = AttemptRef(attempt.job, attempt.n, attempt.token)
+    [ref] = [offer.ref for offer in (await agent.says(want=1)).offers]
     await agent.says(rejects=((ref, "not today"),))
     await service.scheduling_loop.decide_pending()
     view = await jobs.get(service.core, job.id, ADMIN)
@@ -193,13 +181,12 @@ async def test_an_offer_whose_answer_was_lost_is_made_again(service: Service) ->
     [job] = await submit(service, a_submission())
     agent = Agent(service)
     await agent.says()
-    [(lost, _)] = (await agent.says(want=1)).offers
-    assert (await agent.says(want=1)).offers == []
+    [lost] = [offer.ref for offer in (await agent.says(want=1)).offers]
+    assert (await agent.says(want=1)).offers == ()
     clock.advance(6)
-    [(again, _)] = (await agent.says(want=1)).offers
-    assert (again.job, again.token) == (job.id, lost.token)
-    ref = AttemptRef(again.job, again.n, again.token)
-    assert (await agent.says(accepts=(ref,))).confirms == [ref]
+    [ref] = [offer.ref for offer in (await agent.says(want=1)).offers]
+    assert (ref.job, ref.token) == (job.id, lost.token)
+    assert (await agent.says(accepts=(ref,))).confirms == (ref,)
 
 
 async def test_what_no_answer_had_room_for_is_offered_next_with_all_its_time(service: Service) -> None:
@@ -209,11 +196,10 @@ async def test_what_no_answer_had_room_for_is_offered_next_with_all_its_time(ser
     await submit(service, *(replace(a_submission(), source=script) for _ in range(2)))
     agent = Agent(service)
     await agent.says()
-    [(first, _)] = (await agent.says(want=2)).offers
-    ref = AttemptRef(first.job, first.n, first.token)
+    [ref] = [offer.ref for offer in (await agent.says(want=2)).offers]
     clock.advance(0.5)
-    [(second, _)] = (await agent.says(want=1, accepts=(ref,))).offers
-    assert second.lease_until == clock.now() + service.core.settings.lease
+    [second] = (await agent.says(want=1, accepts=(ref,))).offers
+    assert (await stored_attempt(service, second.ref)).lease_until == clock.now() + service.core.settings.lease
 
 
 async def test_what_lapses_before_an_agent_was_told_of_it_is_no_refusal(service: Service) -> None:
@@ -224,7 +210,7 @@ async def test_what_lapses_before_an_agent_was_told_of_it_is_no_refusal(service:
     receipts = await submit(service, *(replace(a_submission(), source=script) for _ in range(2)))
     agent = Agent(service)
     await agent.says()
-    [(first, _)] = (await agent.says(want=2)).offers
+    [first] = [offer.ref for offer in (await agent.says(want=2)).offers]
     clock.advance(0.5)
     await service.timers.tick()
     await service.scheduling_loop.decide_pending()
@@ -238,12 +224,13 @@ async def test_what_an_agent_was_offered_when_it_was_killed_is_offered_to_its_ne
     await submit(service, a_submission())
     killed = Agent(service)
     assert (await killed.says(want=1)).resync
-    [(offered, _)] = (await killed.says(want=1)).offers
+    [offered] = (await killed.says(want=1)).offers
     reborn = Agent(service, epoch="a.2")
     assert (await reborn.says(want=1)).resync
-    [(again, _)] = (await reborn.says(want=1)).offers
-    assert (again.n, again.token, again.holder) == (offered.n, offered.token, "a.2")
-    assert (await reborn.says(want=1)).offers == []
+    [again] = (await reborn.says(want=1)).offers
+    assert again.ref == offered.ref
+    assert (await stored_attempt(service, again.ref)).holder == "a.2"
+    assert (await reborn.says(want=1)).offers == ()
 
 
 async def test_a_new_agent_is_told_what_it_should_hold(service: Service) -> None:
@@ -251,7 +238,7 @@ async def test_a_new_agent_is_told_what_it_should_hold(service: Service) -> None
     ref = await Agent(service).takes()
     told = await Agent(service, epoch="a.2").says()
     assert told.resync
-    assert told.expected == [ref]
+    assert told.expected == (ref,)
 
 
 async def test_output_comes_back_and_the_middle_of_too_much_is_cut(service: Service) -> None:
@@ -262,7 +249,7 @@ async def test_output_comes_back_and_the_middle_of_too_much_is_cut(service: Serv
     for offset in (0, 200, 0, 200):
         piece = OutputPiece(ref=ref, stream="stdout", offset=offset, data=text[offset : offset + 200])
         told = await agent.says(output=(piece,))
-    assert told.output_acks == [(ref, "stdout", 400)]
+    assert told.output_acks == ((ref, "stdout", 400),)
     chunks = [
         chunk.data
         async for chunk in watch.logs(
@@ -280,14 +267,13 @@ async def test_refusals_in_a_row_trip_the_breaker_and_a_start_closes_it(service:
     await agent.says()
     for _ in range(3):
         await submit(service, a_submission())
-        [(attempt, _)] = (await agent.says(want=1)).offers
-        await agent.says(rejects=((AttemptRef(attempt.job, attempt.n, attempt.token), "broken"),))
+        [ref] = [offer.ref for offer in (await agent.says(want=1)).offers]
+        await agent.says(rejects=((ref, "broken"),))
     assert service.core.fleet.member("east").cluster.standing is Standing.DEGRADED
     await submit(service, a_submission())
-    [(attempt, _)] = (await agent.says(want=1)).offers
-    ref = AttemptRef(attempt.job, attempt.n, attempt.token)
+    [ref] = [offer.ref for offer in (await agent.says(want=1)).offers]
     await agent.says(accepts=(ref,))
-    await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.RUNNING),))
+    await agent.says(reports=(Report(ref=ref, state=AttemptState.RUNNING),))
     assert service.core.fleet.member("east").cluster.standing is Standing.ACTIVE
 
 
@@ -334,7 +320,7 @@ async def test_a_filter_hands_on_what_the_cluster_does_not_want(service: Service
     agent = Agent(service)
     await agent.says()
     offers = (await agent.says(want=5, accept_only="cores <= 2")).offers
-    assert [job.id for _, job in offers] == [small.id]
+    assert [offer.ref.job for offer in offers] == [small.id]
     await service.scheduling_loop.decide_pending()
     assert (await jobs.get(service.core, large.id, ADMIN)).job.cluster == "west"
 
@@ -350,8 +336,7 @@ async def test_a_restarted_server_knows_whose_messages_are_over(service: Service
     [job] = await submit(service, a_submission())
     first = Agent(service)
     await first.says()
-    [(attempt, _)] = (await first.says(want=1)).offers
-    ref = AttemptRef(attempt.job, attempt.n, attempt.token)
+    [ref] = [offer.ref for offer in (await first.says(want=1)).offers]
     service.agents._current_epochs.clear()  # as a new process begins
     service.agents._superseded_epochs.clear()
     second = Agent(service, epoch="a.2")
@@ -368,7 +353,7 @@ async def test_an_agent_may_speak_of_a_graph_that_was_just_replaced(service: Ser
     graph = await reported_state.dominant(service.core, "east")
     node = next(graph.ids[i] for i, type in enumerate(graph.types) if type == "node")
     core = next(graph.ids[i] for i, type in enumerate(graph.types) if type == "core")
-    await agent.says(marks={node: "down", "gone": "down"}, used={core: 10_000, "gone-core": 1})
+    await agent.says(facts=ReportedFacts(marks={node: "down", "gone": "down"}, used={core: 10_000, "gone-core": 1}))
     stored = service.core.fleet.member("east").cluster
     assert (stored.marks, stored.used) == ({node: "down"}, {core: graph.sizes[graph.positions()[core]]})
 
@@ -393,11 +378,11 @@ async def test_a_job_that_a_manager_lost_before_it_began_is_run_elsewhere_at_no_
     [job] = await submit(service, a_submission())
     agent = Agent(service)
     ref = await agent.takes()
-    await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUBMITTED, native_id="77"),))
+    await agent.says(reports=(Report(ref=ref, state=AttemptState.SUBMITTED, native_id="77"),))
     await with_cluster(service, "west")
     reason = "Slurm accepted the job and lost it before it started"
-    lost = AttemptReport(ref=ref, state=AttemptState.RETURNED, reason=reason)
-    assert (await agent.says(reports=(lost,))).acked == [ref]
+    lost = Report(ref=ref, state=AttemptState.RETURNED, reason=reason)
+    assert (await agent.says(reports=(lost,))).acked == (ref,)
     await service.scheduling_loop.decide_pending()
     view = (await jobs.get(service.core, job.id, ADMIN)).job
     assert (view.state, view.cluster, view.failures) == (JobState.BOUND, "west", 0)

@@ -12,8 +12,8 @@ from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.errors import Conflict, Invalid, NotFound, Unauthenticated
 from rainbow_sched.model.job_state import JobState
+from rainbow_sched.protocol.messages import AttemptRef, Report
 from rainbow_sched.service.access.audit import act_as
-from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import removal
 from rainbow_sched.service.clusters.registration import set_standing
@@ -63,8 +63,8 @@ async def test_it_leaves_when_what_runs_has_ended_and_its_agent_can_tell_how(ser
     assert await state(service, waits) is JobState.QUEUED, "what had not begun goes elsewhere"
     await service.timers.tick()
     assert service.core.fleet.member("east").cluster.standing is Standing.LEAVING
-    assert (await agent.says(want=5)).offers == []
-    await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
+    assert (await agent.says(want=5)).offers == ()
+    await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
     assert await state(service, ref.job) is JobState.SUCCEEDED
     await service.timers.tick()
     assert service.core.fleet.get("east") is None
@@ -79,8 +79,8 @@ async def test_jobs_are_cancelled_and_confirmed_before_it_goes(service: Service)
     await service.timers.tick()
     assert service.core.fleet.get("east") is not None, "it has not confirmed yet"
     [command] = (await agent.says(held=((ref, "running"),))).commands
-    assert (command.job, command.kind) == (ref.job, "cancel")
-    await agent.says(command_acks=(command.id,), reports=(AttemptReport(ref=ref, state=AttemptState.CANCELLED),))
+    assert (command.ref.job, command.kind) == (ref.job, "cancel")
+    await agent.says(acks=(command.id,), reports=(Report(ref=ref, state=AttemptState.CANCELLED),))
     assert await state(service, ref.job) is JobState.CANCELLED
     await service.timers.tick()
     assert service.core.fleet.get("east") is None
@@ -103,7 +103,7 @@ async def test_a_restart_does_not_forget_that_it_is_to_leave(tmp_path: Path) -> 
     async with a_service(tmp_path, clock=clock) as service:
         agent = Agent(service, "east", epoch="east.2")
         await agent.says()
-        await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
+        await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
         await service.timers.tick()
         assert service.core.fleet.get("east") is None
 
@@ -112,7 +112,7 @@ async def test_work_can_be_given_to_it_again_before_it_has_left(service: Service
     agent, ref, _ = await one_running(service)
     await removal.delete(service.core, "east", "wait")
     await set_standing(service.core, "east", Standing.ACTIVE, "")
-    await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
+    await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
     await service.timers.tick()
     assert service.core.fleet.get("east") is not None
 
@@ -134,7 +134,7 @@ async def test_its_credentials_go_with_it_and_not_before(service: Service) -> No
     ref = await agent.runs()
     await removal.delete(service.core, "east", "wait")
     await service.core.credential_resolver.resolve(made.secret, service.core.clock.now())
-    await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
+    await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
     await service.timers.tick()
     with pytest.raises(Unauthenticated):
         await service.core.credential_resolver.resolve(made.secret, service.core.clock.now())

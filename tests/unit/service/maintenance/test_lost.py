@@ -11,11 +11,11 @@ from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.errors import Conflict, Invalid
 from rainbow_sched.model.job import Delivery, Terms
 from rainbow_sched.model.job_state import JobState
-from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport
+from rainbow_sched.protocol.messages import AttemptRef, Report
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import jobs
-from tests.support.agents import Agent
+from tests.support.agents import Agent, kills
 from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
@@ -69,7 +69,7 @@ async def test_a_run_is_given_up_when_its_owner_would_wait_no_longer_and_not_bef
         assert view.attempt is not None
         assert (view.attempt.state, view.attempt.failure) == (AttemptState.LOST, Failure.LOST)
         out = await agent.says(held=((ref, "running"),))
-        assert out.kills == [ref], "the job is over; what is left of it is ended"
+        assert kills(out) == [ref], "the job is over; what is left of it is ended"
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ async def test_each_lost_run_uses_a_rerun_and_no_retry_even_if_it_is_heard_of_la
             assert ref.n == n
             await silent(service, clock, RUN_LEASE + 1)
             if heard_of and n < 3:
-                failed = AttemptReport(ref=ref, state=AttemptState.FAILED, exit_code=1, failure=Failure.EXIT)
-                assert (await agent.says(reports=(failed,))).acked == [ref]
+                failed = Report(ref=ref, state=AttemptState.FAILED, exit_code=1, failure=Failure.EXIT)
+                assert (await agent.says(reports=(failed,))).acked == (ref,)
             await service.scheduling_loop.decide_pending()
         last = (await jobs.get(service.core, job.id, ADMIN)).job
         assert (last.state, last.attempt) == (JobState.FAILED, 3)
@@ -125,11 +125,11 @@ async def test_a_late_success_is_the_jobs_unless_it_was_begun_anew(tmp_path: Pat
         await with_cluster(service, "west")
         await service.scheduling_loop.decide_pending()
         assert (await jobs.get(service.core, ref.job, ADMIN)).job.cluster == "west"
-        done = AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0)
-        assert (await agent.says(reports=(done,))).acked == [ref]
+        done = Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0)
+        assert (await agent.says(reports=(done,))).acked == (ref,)
         view = await jobs.get(service.core, ref.job, ADMIN)
         assert (view.job.state, view.job.cluster, view.job.attempt) == (JobState.SUCCEEDED, "east", 1)
-        assert (await Agent(service, "west").says(want=1)).offers == []
+        assert (await Agent(service, "west").says(want=1)).offers == ()
         assert service.core.fleet.member("west").placements == {}
 
 
@@ -142,7 +142,7 @@ async def test_a_late_success_changes_nothing_once_a_newer_run_was_accepted(tmp_
         await service.scheduling_loop.decide_pending()
         second = await Agent(service, "west").runs()
         assert (second.job, second.n) == (ref.job, 2)
-        await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
+        await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
         view = await jobs.get(service.core, ref.job, ADMIN)
         assert (view.job.state, view.job.cluster) == (JobState.BOUND, "west")
         first = await service.core.store.read(lambda tx: tx.attempt(ref.job, 1))

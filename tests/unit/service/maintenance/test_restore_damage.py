@@ -8,10 +8,11 @@ from pathlib import Path
 
 from rainbow_sched.model.job import Hold, Terms
 from rainbow_sched.model.job_state import JobState
-from rainbow_sched.service.agents.sync_messages import RecalledAttempt
+from rainbow_sched.protocol.messages import KnownAttempt
 from rainbow_sched.service.maintenance import restore
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import ReportState
+from tests.support.agents import kills
 from tests.support.database import NAME
 from tests.support.manual_clock import ManualClock
 from tests.support.restored import Agent, copied, job_of, put_back, serving
@@ -53,10 +54,10 @@ async def test_a_damaged_job_that_is_accepted_stops_no_other_accept(tmp_path: Pa
     put_back(tmp_path, copy)
     async with serving(tmp_path, clock, seed=2) as after:
         damage(tmp_path, refs[0].job)
-        known = [RecalledAttempt(ref=ref, phase="accepted") for ref in refs]
+        known = [KnownAttempt(ref=ref, phase="accepted") for ref in refs]
         out = await agent.recalls(after, *known, accepts=tuple(refs))
-        assert out.confirms == refs[1:]
-        assert out.kills == [], "of a damaged job nothing is known, so it is not ended"
+        assert out.confirms == tuple(refs[1:])
+        assert kills(out) == [], "of a damaged job nothing is known, so it is not ended"
 
 
 async def test_an_administrator_can_go_on_without_a_cluster_that_was_offered_a_damaged_job(tmp_path: Path) -> None:

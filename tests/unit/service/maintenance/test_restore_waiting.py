@@ -12,12 +12,13 @@ from rainbow_sched.model.errors import Conflict, NotFound, Unavailable
 from rainbow_sched.model.generation import MIN_SKIPPED_IDS, SKIPPED_ATTEMPTS, HistoryMark, sign_mark
 from rainbow_sched.model.job import Hold, Terms
 from rainbow_sched.model.job_state import JobState
+from rainbow_sched.protocol.messages import KnownAttempt, Recall, ReportedFacts
 from rainbow_sched.service.agents import offers
-from rainbow_sched.service.agents.sync_messages import RecalledAttempt, RecallReport
 from rainbow_sched.service.clusters import removal
 from rainbow_sched.service.maintenance import restore
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import ReportState
+from tests.support.agents import kills
 from tests.support.manual_clock import ManualClock
 from tests.support.restored import Agent, copied, ended, job_of, put_back, running, serving
 from tests.support.service import ADMIN, a_submission, a_user, submit, with_cluster
@@ -62,7 +63,7 @@ async def test_what_may_have_run_on_a_cluster_that_is_given_up_is_its_owners_wor
         assert (await job_of(again, 3)).state is JobState.BOUND
         assert (await job_of(again, refs["west"].job)).hold is Hold.MAY_HAVE_RUN
         out = await west.recalls(again, running(refs["west"]), held=((refs["west"], "running"),))
-        assert out.kills == [refs["west"]], "it has come back after all, too late"
+        assert kills(out) == [refs["west"]], "it has come back after all, too late"
         assert (await job_of(again, refs["west"].job)).hold is Hold.MAY_HAVE_RUN
         assert dict((await restore.status(again.core)).counts)["too-late"] == 1
 
@@ -107,7 +108,7 @@ async def test_what_was_only_offered_may_have_begun_and_is_not_taken_back(tmp_pa
         await submit(before, a_submission(), a_submission())
         ref = await agent.is_offered(before)
         copy = copied(tmp_path)  # one attempt is leased, one offered
-        assert (await agent.says(before, accepts=(ref,))).confirms == [ref]
+        assert (await agent.says(before, accepts=(ref,))).confirms == (ref,)
         other = await agent.takes(before)
     put_back(tmp_path, copy)
     async with serving(tmp_path, clock, seed=2) as after:
@@ -124,7 +125,7 @@ async def test_what_was_only_offered_may_have_begun_and_is_not_taken_back(tmp_pa
             view = await jobs.get(after.core, id, ADMIN)
             assert view.attempt is not None
             assert (view.job.state, view.attempt.state) == (state, AttemptState.ACCEPTED)
-        assert [command.job for command in (await agent.says(after)).commands] == [other.job]
+        assert [command.ref.job for command in (await agent.says(after)).commands] == [other.job]
 
 
 async def test_a_cancelled_offer_that_was_never_taken_ends_with_the_report(tmp_path: Path, clock: ManualClock) -> None:
@@ -155,11 +156,11 @@ async def test_an_accept_is_not_confirmed_while_the_job_may_run_elsewhere(tmp_pa
     put_back(tmp_path, copy)
     async with serving(tmp_path, clock, seed=2) as after:
         await restore.recall_needed(after.core, "west", west.mark)
-        out = await east.recalls(after, RecalledAttempt(ref=ref, phase="accepted"), accepts=(ref,))
-        assert out.confirms == []
-        assert out.kills == []
+        out = await east.recalls(after, KnownAttempt(ref=ref, phase="accepted"), accepts=(ref,))
+        assert out.confirms == ()
+        assert kills(out) == []
         await west.recalls(after, running(other, terms="{}"))
-        assert (await east.says(after, accepts=(ref,))).confirms == [ref]
+        assert (await east.says(after, accepts=(ref,))).confirms == (ref,)
         assert (await job_of(after, job.id)).state is JobState.BOUND
 
 
@@ -202,7 +203,7 @@ async def test_a_report_that_cannot_settle_what_ran_is_unclear(
             clock.advance(1000.0)
             agent = Agent(epoch="b.1")
         assert (await agent.says(after)).recall
-        await agent.says(after, recall=RecallReport(attempts=(), complete=complete))
+        await agent.says(after, recall=Recall(attempts=(), complete=complete))
         await after.timers.tick()
         await after.scheduling_loop.decide_pending()
         [row] = (await restore.status(after.core)).clusters
@@ -236,7 +237,7 @@ async def test_a_lost_journal_is_offered_nothing_that_it_may_have_run(
         agent = Agent(epoch="b.1")
         await agent.recalls(after)
         for _ in range(3):
-            assert (await agent.says(after, want=5)).offers == []
+            assert (await agent.says(after, want=5)).offers == ()
             await after.scheduling_loop.decide_pending()
         assert (await job_of(after, ref.job)).hold is Hold.RESTORED
         await restore.give_up(after.core, "east")
@@ -320,7 +321,7 @@ async def test_agents_that_notice_it_together_begin_one_restore(tmp_path: Path, 
         copy = copied(tmp_path)
         await submit(before, *[a_submission() for _ in agents])
         for agent in agents:
-            await agent.says(before, state={"nodes_free": 1.0})
+            await agent.says(before, facts=ReportedFacts(state={"nodes_free": 1.0}))
     put_back(tmp_path, copy)
     async with serving(tmp_path, clock, seed=2) as after:
         number = after.core.history.now.number

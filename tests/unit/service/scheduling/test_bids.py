@@ -16,14 +16,15 @@ from rainbow_sched.model.decision import Decision
 from rainbow_sched.model.errors import NotFound
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.job_state import JobState
+from rainbow_sched.protocol.messages import AttemptRef, BidAnswer, Report
 from rainbow_sched.selection.replay import replay
 from rainbow_sched.service.agents.presence import Presence
-from rainbow_sched.service.agents.sync_messages import AgentMessage, AttemptRef, AttemptReport, BidReply
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import removal
 from rainbow_sched.service.scheduling.bids import BidCollector
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import jobs
+from tests.support.agents import sync_request
 from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
@@ -43,14 +44,14 @@ class Bidder:
     script: Callable[[], Values | str | None]
     asked: int = 0
     seq: int = 0
-    _answers: list[BidReply] = field(default_factory=list)
+    _answers: list[tuple[str, BidAnswer]] = field(default_factory=list)
 
     async def run(self) -> None:
         while True:
             self.seq += 1
             said, self._answers = tuple(self._answers), []
-            message = AgentMessage(cluster=self.cluster, epoch="e.1", seq=self.seq, bids=said, wait=20.0)
-            reply = await self.service.agents.sync(message, lambda out: b"")
+            request = sync_request(self.cluster, "e.1", self.seq, bids=said, wait=20.0)
+            reply = await self.service.agents.sync(request, "server")
             for question in reply.bid_requests:
                 self.asked += 1
                 self._answer(question.id, self.script())
@@ -58,9 +59,9 @@ class Bidder:
 
     def _answer(self, id: str, said: Values | str | None) -> None:
         if isinstance(said, str):
-            self._answers.append(BidReply(id=id, yes=False, reason=said, values={"valid_for": 60.0}))
+            self._answers.append((id, BidAnswer(yes=False, reason=said, valid_for=60.0)))
         elif said is not None:
-            self._answers.append(BidReply(id=id, yes=True, reason="", values=said))
+            self._answers.append((id, BidAnswer(yes=True, **said)))  # type: ignore[arg-type]  # numbers, bad ones too
 
 
 @contextlib.asynccontextmanager
@@ -183,14 +184,13 @@ async def run_to_its_end(
 
     async def says(**fields: object) -> None:
         bidder.seq += 1
-        message = AgentMessage(cluster=attempt.cluster, epoch="e.1", seq=bidder.seq, **fields)  # type: ignore[arg-type]
-        await service.agents.sync(message, lambda out: b"")
+        await service.agents.sync(sync_request(attempt.cluster, "e.1", bidder.seq, **fields), "server")
 
     await says(want=1)
     await says(accepts=(ref,))
     clock.advance(waits)
-    await says(reports=(AttemptReport(ref=ref, state=AttemptState.RUNNING),))
-    await says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
+    await says(reports=(Report(ref=ref, state=AttemptState.RUNNING),))
+    await says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED, exit_code=0),))
 
 
 @pytest.mark.parametrize("policy", ["start", "cost", "weighted"])

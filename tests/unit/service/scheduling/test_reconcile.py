@@ -12,7 +12,7 @@ from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.errors import Unconfirmed
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.job_state import JobState
-from rainbow_sched.service.agents.sync_messages import AttemptRef, AttemptReport
+from rainbow_sched.protocol.messages import AttemptRef, Report
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import registration, removal
 from rainbow_sched.service.submission.intake import MAX_JOBS_PER_WRITE
@@ -119,7 +119,7 @@ async def test_what_did_not_end_stays_counted(tmp_path: Path, monkeypatch: pytes
 
         monkeypatch.setattr(session, "commit", broken)
         with pytest.raises(Unconfirmed):
-            await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED),))
+            await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED),))
         await service.timers.tick()
         assert counted(service) == await stored(service) == {ref.token}
         await submit(service, a_submission())
@@ -172,7 +172,7 @@ async def test_jobs_that_waited_for_one_that_ended_unheard_go_on(tmp_path: Path,
         ref: AttemptRef = await agent.runs()
         lose_commit(service)
         with pytest.raises(Unconfirmed):
-            await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.SUCCEEDED),))
+            await agent.says(reports=(Report(ref=ref, state=AttemptState.SUCCEEDED),))
         await service.timers.tick()
         await service.scheduling_loop.decide_pending()
         assert await state(service, second.id) is JobState.BOUND

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.job_state import JobState
-from rainbow_sched.service.agents.sync_messages import AttemptReport
+from rainbow_sched.protocol.messages import Report
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import Dependency
 from tests.support.agents import Agent
@@ -20,7 +20,7 @@ async def test_a_job_that_runs_is_answered_with_its_id_at_the_cluster(tmp_path: 
         [job] = await submit(service, a_submission())
         agent = Agent(service, "east")
         ref = await agent.runs()
-        await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.RUNNING, native_id="88123"),))
+        await agent.says(reports=(Report(ref=ref, state=AttemptState.RUNNING, native_id="88123"),))
         [view] = await jobs.cancel(service.core, [job.id], None, ADMIN, "")
         assert view.job.state is JobState.CANCELLING
         assert view.attempt is not None
@@ -32,7 +32,7 @@ async def test_jobs_that_had_ended_or_were_being_cancelled_before_are_told_as_un
         await with_cluster(service, "east")
         [runs] = await submit(service, a_submission())
         ref = await (agent := Agent(service, "east")).runs()
-        await agent.says(reports=(AttemptReport(ref=ref, state=AttemptState.RUNNING),))
+        await agent.says(reports=(Report(ref=ref, state=AttemptState.RUNNING),))
         [waits] = await submit(service, a_submission())
         first = await jobs.cancel(service.core, [runs.id, waits.id], None, ADMIN, "")
         assert [(view.job.state, view.unchanged) for view in first] == [

@@ -19,21 +19,12 @@ from rainbow_sched.agent.backends.common.job_folder import BatchFolder, RecordT
 from rainbow_sched.agent.backends.common.launches import TAG
 from rainbow_sched.agent.backends.common.poll_interval import PollInterval
 from rainbow_sched.agent.backends.common.submit_locks import SubmitLocks
-from rainbow_sched.agent.core.values import (
-    ANY_HOST,
-    Absent,
-    AllowedHosts,
-    BidAnswer,
-    ClusterFacts,
-    JobFound,
-    Phase,
-    Unknown,
-    Update,
-)
+from rainbow_sched.agent.core.values import Absent, ClusterFacts, JobFound, Phase, Unknown, Update
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
 from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.request import Request
+from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts, BidAnswer
 
 MAX_CONCURRENT = 4  # concurrent submissions; more do not speed a manager up
 

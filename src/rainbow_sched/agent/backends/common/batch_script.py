@@ -18,8 +18,9 @@ from rainbow_sched.agent.backends.common.exit_results import exited, not_found, 
 from rainbow_sched.agent.backends.common.job_folder import STARTED, BatchFolder, RecordT, script, write
 from rainbow_sched.agent.backends.common.launches import clean_environment
 from rainbow_sched.agent.backends.common.node_check import FUNCTIONS, allowed_words
-from rainbow_sched.agent.core.values import WRONG_NODES, Result
+from rainbow_sched.agent.core.values import Result
 from rainbow_sched.model.attempt import Failure
+from rainbow_sched.model.binding import WRONG_NODES
 from rainbow_sched.model.hostlist import expand
 from rainbow_sched.model.request import Task
 

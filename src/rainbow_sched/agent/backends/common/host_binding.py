@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from rainbow_sched.agent.backends.base import CannotBind
-from rainbow_sched.agent.core.values import WRONG_NODES, AllowedHosts, Result
+from rainbow_sched.agent.core.values import Result
 from rainbow_sched.matching.structure.hierarchy import properties_of
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.model.binding import NodeRules, is_passed_on_fully
+from rainbow_sched.model.binding import WRONG_NODES, NodeRules, is_passed_on_fully
 from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.hostlist import collapse
 from rainbow_sched.model.request import Request
+from rainbow_sched.protocol.messages import AllowedHosts
 
 MAX_SHOWN_CHARS = 120  # characters of a list of names in a message
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from rainbow_sched.agent.backends.local.wrapper import write_whole
-from rainbow_sched.agent.core.values import STREAMS
+from rainbow_sched.protocol.messages import STREAMS
 
 STARTED, RECORD, CANCEL = "started", "record.json", "cancel"
 

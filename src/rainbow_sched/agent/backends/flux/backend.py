@@ -26,13 +26,14 @@ from rainbow_sched.agent.backends.flux.follower import FluxFollower
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, parse_jobs
 from rainbow_sched.agent.backends.flux.jobspec import RULES, SITE, FluxRequest, cores_and_gpus, plain, with_tag
 from rainbow_sched.agent.backends.flux.tracker import by_tag, update_of
-from rainbow_sched.agent.core.values import AllowedHosts, BidAnswer, ClusterFacts, Phase, Update
+from rainbow_sched.agent.core.values import ClusterFacts, Phase, Update
 from rainbow_sched.discovery.flux import default_queue, flux_graph, parse_queues, parse_r
 from rainbow_sched.discovery.flux_state import scheduler
 from rainbow_sched.jobspecs.dialects.flux_writer import to_flux
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
 from rainbow_sched.model.hostlist import collapse
 from rainbow_sched.model.request import Request
+from rainbow_sched.protocol.messages import AllowedHosts, BidAnswer
 
 JOBS = ("jobs", "--json", "--count=0", "--user=all")
 SETTLE_SECONDS = 10.0  # seconds in which Flux may not list a new job yet

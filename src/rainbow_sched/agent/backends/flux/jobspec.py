@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from rainbow_sched.agent.backends.base import CannotBind
 from rainbow_sched.agent.backends.common.host_binding import bound_hosts, has_property, not_a_node, unenforced
 from rainbow_sched.agent.backends.common.launches import copies
-from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts
 from rainbow_sched.discovery.flux import PROPERTIES, QUEUES, FluxNode
 from rainbow_sched.model.binding import NAMING_FIELDS, GroupHosts, NodeRules, is_passed_on
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.group_merge import merge_groups
 from rainbow_sched.model.request import Equals, Group, Level, Request, Requirement, Task
+from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts
 
 ONE_GROUP = "a Flux jobspec V1 can describe only one kind of slot"
 RULES = NodeRules(hosts=True, subsystems=frozenset({PROPERTIES, QUEUES}), one_group=ONE_GROUP, merges=True)

@@ -22,22 +22,12 @@ from rainbow_sched.agent.backends.local.jobs import LocalJob
 from rainbow_sched.agent.backends.local.machine import NOWHERE, RULES, Machine, Place
 from rainbow_sched.agent.backends.local.runner import Runners, cgroup_parent_for, request_end
 from rainbow_sched.agent.backends.local.wrapper import start_time
-from rainbow_sched.agent.core.values import (
-    ANY_HOST,
-    Absent,
-    AllowedHosts,
-    BidAnswer,
-    ClusterFacts,
-    JobFound,
-    Phase,
-    Result,
-    Unknown,
-    Update,
-)
+from rainbow_sched.agent.core.values import Absent, ClusterFacts, JobFound, Phase, Result, Unknown, Update
 from rainbow_sched.discovery.host import host_graph
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.request import Request
+from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts, BidAnswer
 
 log = logging.getLogger("rainbow.agent")
 OUTPUT_CHECK_SECONDS = 0.5  # seconds between checks of running jobs' output

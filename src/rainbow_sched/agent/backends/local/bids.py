@@ -13,9 +13,10 @@ from pathlib import Path
 from rainbow_sched.agent.backends.base import Prices
 from rainbow_sched.agent.backends.common.launches import copies
 from rainbow_sched.agent.backends.local.machine import Machine, Place
-from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts, BidAnswer, Result
+from rainbow_sched.agent.core.values import Result
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.request import Request
+from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts, BidAnswer
 
 MIN_HISTORY = 5  # with fewer jobs the history is ignored
 MAX_HISTORY = 500

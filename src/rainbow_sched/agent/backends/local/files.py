@@ -17,11 +17,12 @@ from rainbow_sched.agent.backends.common.launches import clean_environment, copi
 from rainbow_sched.agent.backends.local.cgroups import NOWHERE, CgroupParent, JobCgroup
 from rainbow_sched.agent.backends.local.machine import Machine, Place
 from rainbow_sched.agent.backends.local.wrapper import EXIT, MARKER, boot_id, start_time, write_whole
-from rainbow_sched.agent.core.values import ANY_HOST, WRONG_NODES, AllowedHosts, Result
+from rainbow_sched.agent.core.values import Result
 from rainbow_sched.jobspecs.canonical import from_json, to_json
 from rainbow_sched.model.attempt import AttemptState, Failure
-from rainbow_sched.model.binding import GroupHosts
+from rainbow_sched.model.binding import WRONG_NODES, GroupHosts
 from rainbow_sched.model.request import Request
+from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts
 
 GONE = ".gone-"  # prefix of directories being removed
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL

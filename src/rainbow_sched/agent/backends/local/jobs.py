@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from rainbow_sched.agent.backends.local.files import JobFiles
 from rainbow_sched.agent.backends.local.machine import NOWHERE, Place
 from rainbow_sched.agent.backends.local.runner import end_strays
-from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts, Phase, Result, Update
+from rainbow_sched.agent.core.values import Phase, Result, Update
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.request import Request
+from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts
 
 log = logging.getLogger("rainbow.agent")
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from rainbow_sched.agent.backends.base import CannotBind
 from rainbow_sched.agent.backends.common.host_binding import bound_hosts, unenforced
-from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.hostlist import collapse
 from rainbow_sched.model.quantities import factor, human_bytes
 from rainbow_sched.model.request import Level, Request
+from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts
 
 RULES = NodeRules(hosts=True, groups=True)
 IDENTIFIED = ("core", "gpu")  # types whose units have numbers: cpus, gpu devices

@@ -30,15 +30,7 @@ from rainbow_sched.agent.backends.slurm.racks import within_racks
 from rainbow_sched.agent.backends.slurm.shape import RULES, SlurmShape, arguments, cost, shape
 from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_site, shape_of
 from rainbow_sched.agent.backends.slurm.tracker import same_submission, update_of
-from rainbow_sched.agent.core.values import (
-    Absent,
-    AllowedHosts,
-    BidAnswer,
-    ClusterFacts,
-    JobFound,
-    Unknown,
-    Update,
-)
+from rainbow_sched.agent.core.values import Absent, ClusterFacts, JobFound, Unknown, Update
 from rainbow_sched.discovery.slurm import (
     SHOW_CONFIG,
     SHOW_NODES,
@@ -55,6 +47,7 @@ from rainbow_sched.discovery.slurm_graph import slurm_graph
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
 from rainbow_sched.model.request import Request
+from rainbow_sched.protocol.messages import AllowedHosts, BidAnswer
 
 _NODE_NAME = re.compile("invalid node name", re.IGNORECASE)
 

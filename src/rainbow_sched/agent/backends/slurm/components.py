@@ -9,10 +9,10 @@ from rainbow_sched.agent.backends.common.launches import copies, slots
 from rainbow_sched.agent.backends.slurm.files import SrunStep, step_words
 from rainbow_sched.agent.backends.slurm.shape import SlurmShape
 from rainbow_sched.agent.backends.slurm.site import SlurmSite
-from rainbow_sched.agent.core.values import AllowedHosts
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.request import Request, Task
+from rainbow_sched.protocol.messages import AllowedHosts
 
 MEMORY = ("--mem=", "--mem-per-cpu=")
 LICENSES = "--licenses="

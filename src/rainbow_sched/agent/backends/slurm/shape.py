@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from rainbow_sched.agent.backends.base import CannotBind, Prices
 from rainbow_sched.agent.backends.common.host_binding import bound_hosts, has_property, not_a_node, unenforced
 from rainbow_sched.agent.backends.slurm.site import SlurmSite
-from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts
 from rainbow_sched.discovery.slurm_graph import FEATURES, GPUS, PARTITIONS
 from rainbow_sched.model.binding import NAMING_FIELDS, NodeRules, is_passed_on
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.hostlist import collapse
 from rainbow_sched.model.quantities import in_bytes
 from rainbow_sched.model.request import Equals, Level, Request, Requirement
+from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts
 
 _MIB = 2**20
 RULES = NodeRules(hosts=True, groups=True, subsystems=frozenset({FEATURES, PARTITIONS, GPUS}))

@@ -8,8 +8,9 @@ from rainbow_sched.agent.backends.common.batch_script import ALREADY_RAN, WITHDR
 from rainbow_sched.agent.backends.common.host_binding import wrong_nodes
 from rainbow_sched.agent.backends.slurm.files import SlurmFiles, SlurmRecord
 from rainbow_sched.agent.backends.slurm.jobs import SlurmJob, read_comment, result
-from rainbow_sched.agent.core.values import WRONG_NODES, Phase, Result, Update
+from rainbow_sched.agent.core.values import Phase, Result, Update
 from rainbow_sched.model.attempt import AttemptState, Failure
+from rainbow_sched.model.binding import WRONG_NODES
 
 CLOCK_SKEW_SECONDS = 120.0  # seconds that the clocks of agent and controller may differ
 SETTLE_SECONDS = 60.0  # seconds in which a lost job may still write its exit code

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from rainbow_sched.agent.backends.base import BackendSettings
 from rainbow_sched.agent.backends.common.batch import BatchBackend, first_job
 from rainbow_sched.agent.backends.common.job_folder import BatchFolder, SubmitRecord
-from rainbow_sched.agent.core.values import Absent, BidAnswer, ClusterFacts, JobFound, Phase, Unknown, Update
+from rainbow_sched.agent.core.values import Absent, ClusterFacts, JobFound, Phase, Unknown, Update
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import Invalid, Unavailable
 from rainbow_sched.model.graph import Mark
+from rainbow_sched.protocol.messages import BidAnswer
 from tests.support.backends import a_graph, a_launch, a_request
 
 

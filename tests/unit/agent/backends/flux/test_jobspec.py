@@ -19,7 +19,7 @@ from rainbow_sched.agent.backends.flux.files import FluxFiles
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, parse_jobs, result
 from rainbow_sched.agent.backends.flux.jobspec import plain, with_tag
 from rainbow_sched.agent.backends.flux.tracker import update_of
-from rainbow_sched.agent.core.values import ANY_HOST, AllowedHosts, Phase
+from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.discovery.flux import flux_graph, parse_r
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.jobspecs.dialects.flux_writer import to_flux
@@ -27,6 +27,7 @@ from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
 from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Task
+from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts
 
 R = {
     "version": 1,

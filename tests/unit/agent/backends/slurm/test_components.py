@@ -10,12 +10,12 @@ from rainbow_sched.agent.backends.slurm.components import Component, components,
 from rainbow_sched.agent.backends.slurm.files import ComponentRecord, SlurmFiles, SlurmRecord, SrunStep
 from rainbow_sched.agent.backends.slurm.shape import SlurmShape, arguments
 from rainbow_sched.agent.backends.slurm.site import make_site
-from rainbow_sched.agent.core.values import AllowedHosts
 from rainbow_sched.discovery.slurm import parse_config, parse_nodes, parse_partitions
 from rainbow_sched.discovery.slurm_graph import slurm_graph
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.request import Count, Group, Level, Request, Task
+from rainbow_sched.protocol.messages import AllowedHosts
 
 NODES = parse_nodes(
     "\n".join(

@@ -10,13 +10,13 @@ from rainbow_sched.agent.backends.slurm.options import ExtraNodes, nodes_in_extr
 from rainbow_sched.agent.backends.slurm.racks import within_racks
 from rainbow_sched.agent.backends.slurm.shape import SlurmShape, arguments, cost, shape
 from rainbow_sched.agent.backends.slurm.site import make_site
-from rainbow_sched.agent.core.values import AllowedHosts
 from rainbow_sched.discovery.slurm import parse_nodes, parse_partitions
 from rainbow_sched.discovery.slurm_graph import slurm_graph
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Within
+from rainbow_sched.protocol.messages import AllowedHosts
 
 LINE = (
     "NodeName={name} CoresPerSocket=1 CPUAlloc=0 CPUEfctv=8 CPUTot=8 ActiveFeatures={features} Gres={gres} "

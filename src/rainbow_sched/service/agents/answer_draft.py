@@ -1,0 +1,87 @@
+"""The answer to a Sync message while its transaction runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+
+from rainbow_sched.jobspecs.reading.arrays import array_index
+from rainbow_sched.model.attempt import Attempt
+from rainbow_sched.model.binding import GroupHosts
+from rainbow_sched.model.job import Job
+from rainbow_sched.protocol.messages import AttemptRef, Offer, ServerCommand, SyncAnswer
+from rainbow_sched.store.base import Command
+
+NOT_LIVE = "the server does not know it as live"
+
+
+@dataclass(slots=True)
+class AnswerDraft:
+    """What is collected for an agent; an item that fails is undone by restoring a copy."""
+
+    confirms: list[AttemptRef] = field(default_factory=list)
+    offers: list[Offer] = field(default_factory=list)
+    commands: list[ServerCommand] = field(default_factory=list)
+    kills: list[AttemptRef] = field(default_factory=list)
+    acked: list[AttemptRef] = field(default_factory=list)
+    unknown: list[AttemptRef] = field(default_factory=list)  # their reports were stored as text
+    output_acks: list[tuple[AttemptRef, str, int]] = field(default_factory=list)
+    expected: list[AttemptRef] = field(default_factory=list)
+    resync: bool = False
+
+    def has_content(self) -> bool:
+        """Return True if there is a reason to answer at once."""
+        return bool(
+            self.confirms
+            or self.offers
+            or self.commands
+            or self.kills
+            or self.acked
+            or self.unknown
+            or self.output_acks
+            or self.expected
+            or self.resync
+        )
+
+    def answer(self, seq: int, server: str, mark: str) -> SyncAnswer:
+        """Return the answer to message `seq`, without what is added when it is sent."""
+        return SyncAnswer(
+            ack=seq,
+            confirms=tuple(self.confirms),
+            offers=tuple(self.offers),
+            commands=(*self.commands, *(ServerCommand(0, "kill", ref, NOT_LIVE) for ref in self.kills)),
+            resync=self.resync,
+            expected=tuple(self.expected),
+            acked=tuple(self.acked),
+            output_acks=tuple(self.output_acks),
+            unknown=tuple(self.unknown),
+            server=server,
+            mark=mark,
+        )
+
+
+def ref_of(attempt: Attempt) -> AttemptRef:
+    """Return the reference of a stored attempt."""
+    return AttemptRef(attempt.job, attempt.n, attempt.token)
+
+
+def commands_of(commands: Iterable[Command]) -> list[ServerCommand]:
+    """Return stored commands as they are sent."""
+    return [ServerCommand(each.id, each.kind, AttemptRef(each.job, each.n, each.token)) for each in commands]
+
+
+def offer_of(attempt: Attempt, job: Job, now: float, hosts: tuple[GroupHosts, ...] | None = None) -> Offer:
+    """Return the offer of a job; `hosts`: where it may run, for an agent, or None for a receiver."""
+    return Offer(
+        ref=ref_of(attempt),
+        name=job.name,
+        owner=job.owner,
+        spec=job.spec,
+        terms=json.dumps(asdict(job.terms)),
+        lease=max(0.0, (attempt.lease_until or now) - now),
+        priority=job.terms.priority,
+        array_index=array_index(job.terms.labels),
+        hosts=hosts or (),
+        hosts_checked=hosts is not None,
+    )
