@@ -35,6 +35,21 @@ def test_the_whole_graph_fits_exactly_when_trying_everything_finds_a_way(seed):
         assert found == expected
 
 
+@over_seeds(60)
+def test_one_matcher_answers_for_clusters_of_all_kinds_as_one_of_its_own(seed):
+    rng = Random(seed)
+    facts, shapes = Facts(), Shapes()
+    graphs = [graph_builders.random_graph(rng) for _ in range(4)]
+    request = graph_builders.random_request(rng, rng.choice(graphs))
+    together = Fitter(request, facts)
+    for graph in [*graphs, *graphs]:
+        subsystems = [graph_builders.random_subsystem(rng, graph)] if rng.random() < 0.5 else []
+        fold = Fold(Structure(graph, shapes), subsystems, facts, shapes)
+        alone = Fitter(request, facts)
+        assert together.fits(fold, fold.root) == alone.fits(fold, fold.root)
+        assert together.slots(fold, fold.root) == alone.slots(fold, fold.root)
+
+
 @over_seeds(100)
 def test_a_search_that_runs_out_of_steps_says_so_and_is_never_wrong(seed):
     rng = Random(seed)
