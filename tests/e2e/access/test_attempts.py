@@ -193,7 +193,7 @@ def test_reports_of_a_hostile_agent_do_not_break_terminals(server: ServerProcess
 
     id = str(calling(server, lie))
     assert json.loads(server.run("jobs", id, "-o", "json", token=bob).stdout)["jobs"][0]["state"] == "failed"
-    assert "not one that this server knows" in server.run("explain", id, "-v", token=bob).stdout
+    assert "is unknown to this server" in server.run("explain", id, "-v", token=bob).stdout
     server.run("drain", "beta", "-m", evil)
     for words in (
         ["jobs", id],
