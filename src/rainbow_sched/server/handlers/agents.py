@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
 from typing import Any
 
 from rainbow_sched import __version__
@@ -24,8 +23,9 @@ class AgentsHandler(agents_pb2_grpc.AgentsServicer):
         self._process = f"{__version__}-{secrets.token_hex(6)}"
 
     async def Sync(self, request: agents_pb2.SyncRequest, context: Any) -> agents_pb2.SyncResponse:
-        answer = await self._service.agents.sync(request_from_proto(request), self._process)
-        return answer_to_proto(replace(answer, renew=caller().renew))
+        answer = answer_to_proto(await self._service.agents.sync(request_from_proto(request), self._process))
+        answer.renew = caller().renew
+        return answer
 
     async def Receive(self, request: agents_pb2.ReceiveRequest, context: Any) -> agents_pb2.ReceiveResponse:
         core = self._service.core
