@@ -31,9 +31,9 @@ from rainbow_sched.pb.v2 import (
     jobs_pb2_grpc,
 )
 from rainbow_sched.server.admission.connections import ConnectionLimiter, raise_descriptor_limit
-from rainbow_sched.server.admission.gate import Gate
 from rainbow_sched.server.admission.limits import AdmissionLimits
 from rainbow_sched.server.admission.methods import MAX_BULK_MESSAGE_BYTES
+from rainbow_sched.server.admission.pipeline import AdmissionPipeline
 from rainbow_sched.server.codec import SubmissionReader
 from rainbow_sched.server.handlers.access import AccessHandler
 from rainbow_sched.server.handlers.agents import AgentsHandler
@@ -120,10 +120,10 @@ class RunningServer:
     """A started server."""
 
     def __init__(
-        self, service: Service, gate: Gate, server: aio.Server, alive: Any, address: str, claim: Claim
+        self, service: Service, admission: AdmissionPipeline, server: aio.Server, alive: Any, address: str, claim: Claim
     ) -> None:
-        self.service, self.gate, self._server, self._alive, self.address = service, gate, server, alive, address
-        self.claim = claim
+        self.service, self.admission, self.address, self.claim = service, admission, address, claim
+        self._server, self._alive = server, alive
 
     @staticmethod
     async def start(options: ServerOptions) -> RunningServer:
@@ -158,26 +158,26 @@ class RunningServer:
             await ensure_administrator(service.core)
         if options.oidc is not None:
             service.core.credential_resolver.identity_provider = OidcVerifier(options.oidc)
-        gate = Gate(service.core, limits=options.limits, anonymous_satisfy=options.anonymous_satisfy)
-        gate.claim = claim
-        server, alive = _listen(service, gate, options.limits)
+        admission = AdmissionPipeline(service.core, limits=options.limits, anonymous_satisfy=options.anonymous_satisfy)
+        admission.claim = claim
+        server, alive = _listen(service, admission, options.limits)
         address = _bind(server, options)
-        gate.connections = ConnectionLimiter(
+        admission.connections = ConnectionLimiter(
             int(address.rpartition(":")[2]),
             unauthenticated=int(options.limits.strangers),
             per_address=int(options.limits.connections_per_address),
         )
         await server.start()
         service.start()
-        gate.start()
-        return RunningServer(service, gate, server, alive, address, claim)
+        admission.start()
+        return RunningServer(service, admission, server, alive, address, claim)
 
     async def stop(self) -> None:
         """Report NOT_SERVING, end long polls and streams, finish other calls, close the store."""
         await self._alive.enter_graceful_shutdown()
         self.service.core.notifier.close()
         await self._server.stop(DRAIN_SECONDS)
-        await self.gate.stop()
+        await self.admission.stop()
         await self.service.stop()
 
     async def stop_replaced(self) -> None:
@@ -187,7 +187,7 @@ class RunningServer:
         await asyncio.sleep(LINGER_SECONDS)
         await self._server.stop(LINGER_SECONDS)
         with contextlib.suppress(RainbowError):  # its writes are rejected
-            await self.gate.stop()
+            await self.admission.stop()
         await self.service.stop()
 
 
@@ -215,7 +215,7 @@ def _settings(options: ServerOptions) -> Settings:
     return replace(given, **changes)
 
 
-def _listen(service: Service, gate: Gate, limits: AdmissionLimits) -> tuple[aio.Server, Any]:
+def _listen(service: Service, admission: AdmissionPipeline, limits: AdmissionLimits) -> tuple[aio.Server, Any]:
     core = service.core
     server = aio.server(
         options=(
@@ -235,19 +235,19 @@ def _listen(service: Service, gate: Gate, limits: AdmissionLimits) -> tuple[aio.
             ("grpc.max_connection_idle_ms", 600_000),
         ),
     )
-    jobs_pb2_grpc.add_JobsServicer_to_server(JobsHandler(service, SubmissionReader(core.requests)), gate)
-    clusters_pb2_grpc.add_ClustersServicer_to_server(ClustersHandler(core), gate)
-    agents_pb2_grpc.add_AgentsServicer_to_server(AgentsHandler(service), gate)
-    access_pb2_grpc.add_AccessServicer_to_server(AccessHandler(core), gate)
-    rainbow_pb2_grpc.add_RainbowSchedulerServicer_to_server(SchedulerHandler(service), gate)
-    memory_pb2_grpc.add_MemoryGraphServicer_to_server(GraphHandler(service), gate)
+    jobs_pb2_grpc.add_JobsServicer_to_server(JobsHandler(service, SubmissionReader(core.requests)), admission)
+    clusters_pb2_grpc.add_ClustersServicer_to_server(ClustersHandler(core), admission)
+    agents_pb2_grpc.add_AgentsServicer_to_server(AgentsHandler(service), admission)
+    access_pb2_grpc.add_AccessServicer_to_server(AccessHandler(core), admission)
+    rainbow_pb2_grpc.add_RainbowSchedulerServicer_to_server(SchedulerHandler(service), admission)
+    memory_pb2_grpc.add_MemoryGraphServicer_to_server(GraphHandler(service), admission)
     alive = health.aio.HealthServicer()  # type: ignore[attr-defined]  # the stubs do not know it
-    health_pb2_grpc.add_HealthServicer_to_server(alive, gate)
+    health_pb2_grpc.add_HealthServicer_to_server(alive, admission)
     names = [descriptor.full_name for descriptor in _SERVICES]
     names += [health.SERVICE_NAME, reflection.SERVICE_NAME]
     reflecting = reflection.aio.ReflectionServicer(names)  # type: ignore[attr-defined]  # nor this
-    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, gate)
-    server.add_generic_rpc_handlers((gate,))
+    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, admission)
+    server.add_generic_rpc_handlers((admission,))
     return server, alive
 
 

@@ -11,7 +11,7 @@ from google.protobuf import descriptor_pool, message_factory
 from grpc import aio
 
 from rainbow_sched.server import main
-from rainbow_sched.server.admission.gate import Gate
+from rainbow_sched.server.admission.pipeline import AdmissionPipeline
 from rainbow_sched.server.admission.policy import POLICY
 from rainbow_sched.server.main import RunningServer
 from rainbow_sched.server.options import ServerOptions
@@ -33,7 +33,7 @@ async def test_every_rpc_on_the_port_has_a_row_here_and_in_the_policy(
 ) -> None:
     on_the_port: list[Any] = []
     served: list[str] = []
-    make, take_in = main.aio.server, Gate.add_generic_rpc_handlers
+    make, take_in = main.aio.server, AdmissionPipeline.add_generic_rpc_handlers
 
     def recording(*args: Any, **kwargs: Any) -> aio.Server:
         made = make(*args, **kwargs)
@@ -50,17 +50,17 @@ async def test_every_rpc_on_the_port_has_a_row_here_and_in_the_policy(
         made.add_generic_rpc_handlers, made.add_registered_method_handlers = noting, noting_methods
         return made
 
-    def behind(gate: Gate, handlers: Any) -> None:
+    def behind(pipeline: AdmissionPipeline, handlers: Any) -> None:
         served.extend(handler.service_name() for handler in handlers)
-        take_in(gate, handlers)
+        take_in(pipeline, handlers)
 
     monkeypatch.setattr(main.aio, "server", recording)
-    monkeypatch.setattr(Gate, "add_generic_rpc_handlers", behind)
+    monkeypatch.setattr(AdmissionPipeline, "add_generic_rpc_handlers", behind)
     running = await RunningServer.start(
         ServerOptions(listen="127.0.0.1:0", data_dir=tmp_path, registration_secret="x" * 20)
     )
     await running.stop()
-    assert on_the_port == [running.gate], "something is served that does not pass the gate"
+    assert on_the_port == [running.admission], "something is served that does not pass the pipeline"
     pool = descriptor_pool.Default()
     paths = {f"/{name}/{method.name}" for name in served for method in pool.FindServiceByName(name).methods}
     assert paths == set(ROWS)

@@ -31,7 +31,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 async def lines(world: World, **equal: str) -> list[AuditRow]:
     """The log as it is, refusals included."""
-    await world.running.gate.monitor.flush()
+    await world.running.admission.monitor.flush()
     return await world.running.service.core.store.read(lambda tx: tx.audit(0, 10_000, **equal))
 
 

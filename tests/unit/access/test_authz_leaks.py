@@ -10,13 +10,15 @@ from types import SimpleNamespace
 import pytest
 from grpc import aio
 
-from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.errors import Invalid, Unauthenticated
 from rainbow_sched.model.job import Terms
 from rainbow_sched.pb.prototype import rainbow_pb2, rainbow_pb2_grpc
 from rainbow_sched.pb.v2 import agents_pb2, clusters_pb2, jobs_pb2
+from rainbow_sched.server.admission.calls import Call
 from rainbow_sched.server.admission.credentials import Authenticator
 from rainbow_sched.server.admission.limits import AdmissionLimits, RateLimiter
-from rainbow_sched.server.admission.policy import Caller
+from rainbow_sched.server.admission.methods import Method
+from rainbow_sched.server.admission.policy import V2
 from rainbow_sched.service.access.audit import SYSTEM
 from tests.support.calls import bearer
 from tests.unit.access.calls import ask, code_of
@@ -109,9 +111,13 @@ async def test_a_known_bearer_behind_another_header_is_not_let_in_without_a_look
     good = bearer(world.credentials["ana"])
     for metadata, who in (good, "ana"), ([("authorization", first), *good], None):
         await core.credential_resolver.resolve(world.credentials["ana"], core.clock.now())
-        context = SimpleNamespace(invocation_metadata=partial(list, metadata))
-        principal = authenticator.admit_cached(Caller(), None, context, "127.0.0.1")
-        assert (principal and principal.name) == who
+        context = SimpleNamespace(invocation_metadata=partial(list, metadata), peer=lambda: "ipv4:127.0.0.1:1")
+        call = Call.of(Method.of(f"{V2}Jobs/List"), context)  # type: ignore[arg-type]  # what is asked of a context
+        waiting = authenticator.authenticate(call)
+        assert (None if waiting else call.principal.name) == who
+        if waiting:
+            with pytest.raises(Unauthenticated):
+                await waiting
 
 
 async def test_the_servers_own_name_is_never_a_callers(world: World) -> None:

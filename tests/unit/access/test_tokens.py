@@ -207,10 +207,10 @@ async def test_a_shared_submit_token_cannot_be_changed_by_one_of_its_holders(wor
 
 
 async def test_the_last_use_of_a_token_is_stored_when_the_server_stops(world: World) -> None:
-    await world.running.gate.monitor.flush(all=True)  # for 30 s after this, uses are not stored by themselves
+    await world.running.admission.monitor.flush(all=True)  # for 30 s after this, uses are not stored by themselves
     new = await made(world, "bob")
     id = (await ask(world.channel, "Access/WhoAmI", new)).token
-    await world.running.gate.stop()
+    await world.running.admission.stop()
     listed = await ask(world.channel, "Access/ListTokens", world.credentials["bob"])
     assert [token.HasField("used_at") for token in listed.tokens if token.id == id] == [True]
 

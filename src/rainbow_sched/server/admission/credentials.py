@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from rainbow_sched.model.addresses import is_loopback
 from rainbow_sched.model.credential import CredentialKind, Principal
-from rainbow_sched.model.errors import Denied, RainbowError, Unauthenticated
+from rainbow_sched.model.errors import Denied, Unauthenticated
+from rainbow_sched.server.admission.calls import Call
 from rainbow_sched.server.admission.connections import network_of
 from rainbow_sched.server.admission.limits import RateLimiter
 from rainbow_sched.server.admission.policy import (
-    AccessRule,
     Administrator,
     Caller,
     InMessage,
@@ -26,7 +25,9 @@ from rainbow_sched.service.access.audit import ANONYMOUS, act_as
 from rainbow_sched.service.access.principals import CredentialResolver, need
 from rainbow_sched.service.clock import Clock
 
+METADATA_RULES = (Caller, Submitter, Administrator, Scoped, Nobody)  # nothing in the message tells who calls
 BEARER_RULES = (Caller, Submitter, Administrator, Scoped, LocalOrConfigured)  # the credential is in the metadata
+Metadata = Sequence[tuple[str, str | bytes]]
 MAX_TOKENS_PER_CALL = 1_000
 MAX_CREDENTIAL_CHARACTERS = 16 * 1024  # a longer one is not even hashed
 _CREDENTIAL_MISSING = "this call needs a credential: set RAINBOW_TOKEN, or token in the configuration file"
@@ -41,66 +42,25 @@ class Authenticator:
         self._credential_resolver, self._clock, self._limiter = credential_resolver, clock, limiter
         self._anonymous_satisfy = anonymous_satisfy
 
-    async def admit(self, row: AccessRule, message: Any, context: Any, address: str) -> Principal:
-        """Return the caller and set it for the rest of the call; raise an error if the rule does not admit it."""
-        try:
-            if isinstance(row, Nobody):
-                raise Unauthenticated("this call is disabled; use rainbow.v2")
-            principal = await self._identify(row, message, context, address)
-        except RainbowError:
-            act_as(ANONYMOUS, address)
-            raise
-        act_as(principal, address)
-        self._authorize(row, principal, message, address)
-        return principal
+    def authenticate(self, call: Call) -> Awaitable[None] | None:
+        """Set the caller for the rest of the call; return an awaitable unless its one bearer token is cached."""
+        principal = self._cached(call) if isinstance(call.method.row, BEARER_RULES) else None
+        if principal is None:
+            return self._authenticate(call)
+        call.principal = principal
+        act_as(principal, call.address)
+        return None
 
-    def admit_cached(self, row: AccessRule, message: Any, context: Any, address: str) -> Principal | None:
-        """Do the same without waiting for a call with one cached bearer token; return None for other calls."""
-        if not isinstance(row, BEARER_RULES):
-            return None
-        token: str | None = None
-        for key, value in context.invocation_metadata() or ():
-            if key == "rainbow-cluster-token" or (key == "authorization" and token is not None):
-                return None
-            if key == "authorization":
-                token = _bearer(value)
-        if not token or len(token) > MAX_CREDENTIAL_CHARACTERS:
-            return None
-        principal = self._credential_resolver.cached(token, self._clock.now())
-        if principal is not None:
-            act_as(principal, address)
-            self._authorize(row, principal, message, address)
-        return principal
-
-    def has_known_credential(self, metadata: Any) -> bool:
-        """Return True if a call carries a credential that was valid before. Nothing is looked up."""
-        for key, value in metadata or ():
-            if key == "authorization":
-                return self._credential_resolver.was_valid(_bearer(value))
-        return False
-
-    async def identify_by_metadata(self, context: Any, address: str) -> Principal:
-        """Return the caller by the metadata alone; raise Unauthenticated without a credential."""
-        principal = await self._by_metadata(context, address)
-        if principal.kind is None:
-            raise Unauthenticated(_CREDENTIAL_MISSING)
-        return principal
-
-    async def _identify(self, row: AccessRule, message: Any, context: Any, address: str) -> Principal:
-        if isinstance(row, InMessage):
-            return await self._resolve(row.secret(message), address)
-        if isinstance(row, TokensInMessage):
-            return await self._by_tokens([(entry.name, entry.token) for entry in message.clusters], address)
-        return await self._by_metadata(context, address)
-
-    def _authorize(self, row: AccessRule, principal: Principal, message: Any, address: str) -> None:
+    def authorize(self, call: Call) -> None:
+        """Raise Unauthenticated or Denied if the access rule does not admit the caller."""
+        row, principal = call.method.row, call.principal
         if isinstance(row, LocalOrConfigured):
-            if principal.kind is None and not self._anonymous_satisfy and not is_local(address):
+            if principal.kind is None and not self._anonymous_satisfy and not is_local(call.address):
                 raise Unauthenticated(_CREDENTIAL_MISSING)
         elif principal.kind is None:
             raise Unauthenticated(_CREDENTIAL_MISSING)
         elif isinstance(row, Scoped | InMessage):
-            need(principal, row.verb, row.named(message))
+            need(principal, row.verb, row.named(call.message))
         elif isinstance(row, Administrator):
             if not principal.admin:
                 raise Denied("this call is for administrators")
@@ -110,6 +70,54 @@ class Authenticator:
             and not any(scope.startswith("submit:") for scope in principal.scopes)
         ):
             raise Denied("your credential does not allow submission to any cluster")
+
+    async def recheck(self, call: Call) -> Principal:
+        """Return who an open call belongs to now; raise if it is no longer admitted."""
+        again = call.anonymous()
+        await self._authenticate(again)
+        self.authorize(again)
+        return again.principal
+
+    async def authenticate_by_metadata(self, call: Call) -> Principal:
+        """Set and return the caller by the metadata alone, before a message is read; raise if it has no credential."""
+        act_as(ANONYMOUS, call.address)
+        _check_enabled(call)
+        call.principal = await self._by_metadata(call)
+        if call.principal.kind is None:
+            raise Unauthenticated(_CREDENTIAL_MISSING)
+        return call.principal
+
+    def has_known_credential(self, metadata: Metadata | None) -> bool:
+        """Return True if a call carries a credential that was valid before. Nothing is looked up."""
+        for key, value in metadata or ():
+            if key == "authorization":
+                return self._credential_resolver.was_valid(_bearer(value))
+        return False
+
+    async def _authenticate(self, call: Call) -> None:
+        act_as(ANONYMOUS, call.address)
+        _check_enabled(call)
+        row, message = call.method.row, call.message
+        if isinstance(row, InMessage):
+            call.principal = await self._resolve(row.secret(message), call.address)
+        elif isinstance(row, TokensInMessage):
+            tokens = [(entry.name, entry.token) for entry in message.clusters]
+            call.principal = await self._by_tokens(tokens, call.address)
+        else:
+            call.principal = await self._by_metadata(call)
+        act_as(call.principal, call.address)
+
+    def _cached(self, call: Call) -> Principal | None:
+        """Return the principal of a call with one cached bearer token, and no other credential."""
+        token: str | None = None
+        for key, value in call.context.invocation_metadata() or ():
+            if key == "rainbow-cluster-token" or (key == "authorization" and token is not None):
+                return None
+            if key == "authorization":
+                token = _bearer(value)
+        if not token or len(token) > MAX_CREDENTIAL_CHARACTERS:
+            return None
+        return self._credential_resolver.cached(token, self._clock.now())
 
     async def _resolve(self, text: str, address: str) -> Principal:
         if len(text) > MAX_CREDENTIAL_CHARACTERS:
@@ -122,25 +130,25 @@ class Authenticator:
             self._limiter.check_address(network_of(address), now)
         return await self._credential_resolver.resolve(text, now)
 
-    async def _by_metadata(self, context: Any, address: str) -> Principal:
+    async def _by_metadata(self, call: Call) -> Principal:
         """Return the caller by bearer token; cluster tokens add further clusters for submission."""
-        principal, tokens = ANONYMOUS, []
-        for key, value in context.invocation_metadata() or ():
+        principal, tokens = ANONYMOUS, list[tuple[str, ...]]()
+        for key, value in call.context.invocation_metadata() or ():
             if key == "authorization":
                 if principal.kind is not None:
                     raise Unauthenticated("a call carries one bearer token")
-                principal = await self._resolve(_bearer(value), address)
+                principal = await self._resolve(_bearer(value), call.address)
             elif key == "rainbow-cluster-token":
                 tokens.append(tuple(_text(value).partition("=")[::2]))
         if not tokens:
             return principal
-        opened = await self._by_tokens(tokens, address)
+        opened = await self._by_tokens(tokens, call.address)
         if principal.kind is None:
             return opened
         more = frozenset(scope for scope in opened.scopes if scope.startswith("submit:"))
         return replace(principal, scopes=principal.scopes | more)
 
-    async def _by_tokens(self, tokens: list[tuple[str, ...]], address: str) -> Principal:
+    async def _by_tokens(self, tokens: Sequence[tuple[str, ...]], address: str) -> Principal:
         """Return a submitter by the tokens of clusters. Skip empty entries; one invalid token rejects the call."""
         given = [(name, token) for name, token in tokens if name or token]
         if not given:
@@ -170,13 +178,9 @@ def _bearer(value: str | bytes) -> str:
     return token.strip() if kind.lower() == "bearer" else text
 
 
-@functools.lru_cache(maxsize=4096)
-def address_of(peer: str) -> str:
-    """Return the host of a gRPC peer: `ipv4:127.0.0.1:4711`, `ipv6:[::1]:4711`, `unix:`."""
-    if peer.startswith("unix:"):
-        return "unix"
-    _, _, rest = peer.partition(":")
-    return rest.rpartition(":")[0].replace("%5B", "[").replace("%5D", "]").strip("[]").partition("%")[0]
+def _check_enabled(call: Call) -> None:
+    if isinstance(call.method.row, Nobody):
+        raise Unauthenticated("this call is disabled; use rainbow.v2")
 
 
 def is_local(address: str) -> bool:

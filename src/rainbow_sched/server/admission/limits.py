@@ -1,20 +1,20 @@
-"""Rate limits by token bucket, limits on concurrent calls, and load shedding of submissions.
+"""Configurable limits, rates by token bucket, and limits on concurrent work.
 
-Nothing here waits. A call is admitted, or rejected with `Exhausted` and a time after which to retry. Health checks are
-never rejected, agents' renewals only by their own rate.
+A call is admitted, or rejected with `Exhausted` and a time after which to retry. Health checks are never rejected,
+Syncs of agents only by their own rate.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, fields
 
 from rainbow_sched.model.errors import Exhausted, Invalid
 
 MAX_BUCKETS = 20_000
-MIN_QUEUE_LENGTH = 16  # running submissions that are always admitted
-SLOWER_WEIGHT, FASTER_WEIGHT = 0.05, 0.1  # weight of one measurement in the estimate; low against outliers
-LAG_CHECK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,50 +94,44 @@ class TokenBuckets:
         self._buckets = used
 
 
-class EventLoopLag:
-    """Measures the delay of the event loop, which indicates overload."""
+class ConcurrencyLimit:
+    """Limits concurrent users in total and per key; others wait up to a timeout."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
+    def __init__(self, total: int, per_key: int, timeout: float) -> None:
+        self._total, self._per_key, self._timeout = asyncio.Semaphore(total), per_key, timeout
+        self._by_key: dict[str, tuple[asyncio.Semaphore, int]] = {}
 
-    async def run(self) -> None:
-        """Measure until cancelled; a spike decays within a second."""
-        loop = asyncio.get_running_loop()
-        while True:
-            due = loop.time() + LAG_CHECK_SECONDS
-            await asyncio.sleep(LAG_CHECK_SECONDS)
-            late = max(0.0, loop.time() - due)
-            self.seconds = late if late > self.seconds else self.seconds * 0.9 + late * 0.1
-
-
-class WaitEstimate:
-    """Estimates how long a submission waits for those before it, from the durations of earlier ones."""
-
-    def __init__(self) -> None:
-        self._each = 0.0  # seconds
-
-    def took(self, ahead: int, seconds: float) -> None:
-        """Add a measurement: a submission with `ahead` others before it took `seconds`."""
-        change = seconds / (ahead + 1) - self._each
-        self._each += change * (FASTER_WEIGHT if change < 0 else SLOWER_WEIGHT)
-
-    def expected(self, ahead: int) -> float:
-        """Return the expected seconds with `ahead` others before it; 0 for a short queue."""
-        return self._each * (ahead + 1) if ahead >= MIN_QUEUE_LENGTH else 0.0
+    @contextlib.asynccontextmanager
+    async def slot(self, key: str) -> AsyncIterator[None]:
+        """Occupy a slot while the block runs."""
+        own, waiting = self._by_key.get(key) or (asyncio.Semaphore(self._per_key), 0)
+        if waiting >= 100 * self._per_key:
+            raise Exhausted("too many of your calls wait to be read; try again later", retry_after=5.0)
+        self._by_key[key] = (own, waiting + 1)
+        try:
+            async with asyncio.timeout(self._timeout) as timer, own, self._total:
+                timer.reschedule(None)
+                yield
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            raise Exhausted("too many messages are being read; try again later", retry_after=5.0) from None
+        finally:
+            own, waiting = self._by_key[key]
+            if waiting > 1:
+                self._by_key[key] = (own, waiting - 1)
+            else:
+                del self._by_key[key]
 
 
 class RateLimiter:
-    """Admits or rejects calls, and counts running ones."""
+    """Admits or rejects calls by the rate of their callers, and counts open streams."""
 
     def __init__(self, limits: AdmissionLimits) -> None:
-        self.limits = limits
-        self.lag = EventLoopLag()
-        self._queue = WaitEstimate()
+        self._limits = limits
         self._calls = TokenBuckets(limits.rate, limits.burst)
         self._refused = TokenBuckets(limits.refused_rate, limits.refused_burst)
-        self._in_flight = 0
-        self._submitting = 0
-        self._streams: dict[str, int] = {}
+        self._streams: Counter[str] = Counter()
 
     def check_address(self, address: str, now: float) -> None:
         """Raise Exhausted if the address had too many rejected calls; call it before an unknown credential's lookup."""
@@ -154,48 +148,18 @@ class RateLimiter:
         wait = self._calls.take(key, now)
         if wait:
             raise Exhausted(
-                f"more than {self.limits.rate:g} calls per second; try again later", retry_after=round(wait, 3)
+                f"more than {self._limits.rate:g} calls per second; try again later", retry_after=round(wait, 3)
             )
 
-    def begin_call(self) -> None:
-        """Count the start of a call with one response."""
-        if self._in_flight >= self.limits.in_flight:
-            raise Exhausted("the server has too many concurrent calls; try again later", retry_after=1.0)
-        self._in_flight += 1
-
-    def end_call(self) -> None:
-        self._in_flight -= 1
-
-    def begin_submission(self, left: float | None) -> int:
-        """Count the start of a submission whose caller waits `left` more seconds; return how many run before it.
-
-        Submissions are shed first: accepting one whose caller has given up when it finishes wastes the work.
-        """
-        ahead = self._submitting
-        patience = self.limits.wait if left is None else min(self.limits.wait, left / 3)
-        expected = self._queue.expected(ahead)
-        if ahead >= self.limits.submitting or self.lag.seconds > self.limits.lag or expected > patience:
-            raise Exhausted(
-                "the server is busy and accepts no new jobs for a moment", retry_after=round(2.0 + 2 * expected, 3)
-            )
-        self._submitting += 1
-        return ahead
-
-    def end_submission(self, ahead: int, seconds: float, *, measured: bool) -> None:
-        """Count the end of a submission; `measured`: use its duration for the estimate."""
-        self._submitting -= 1
-        if measured:
-            self._queue.took(ahead, seconds)
-
-    def open_stream(self, key: str) -> None:
-        """Count the start of a stream that stays open."""
-        if self._streams.get(key, 0) >= self.limits.streams:
-            raise Exhausted(f"at most {self.limits.streams} open streams at a time", retry_after=5.0)
-        self._streams[key] = self._streams.get(key, 0) + 1
-
-    def close_stream(self, key: str) -> None:
-        left = self._streams.get(key, 0) - 1
-        if left > 0:
-            self._streams[key] = left
-        else:
-            self._streams.pop(key, None)
+    @contextlib.contextmanager
+    def stream(self, key: str) -> Iterator[None]:
+        """Count a stream that stays open while the block runs; raise Exhausted if there are too many."""
+        if self._streams[key] >= self._limits.streams:
+            raise Exhausted(f"at most {self._limits.streams} open streams at a time", retry_after=5.0)
+        self._streams[key] += 1
+        try:
+            yield
+        finally:
+            self._streams[key] -= 1
+            if not self._streams[key]:
+                del self._streams[key]

@@ -1,7 +1,7 @@
 """Close streams and long polls within a second after their credential is revoked or loses rights.
 
-The monitor is the gate's background task: it re-authenticates open calls when rights have changed, writes refused calls
-to the audit log, and records the last use of tokens.
+The monitor runs in the background: it re-authenticates open calls when rights have changed, writes refused calls to the
+audit log, and records the last use of tokens.
 """
 
 from __future__ import annotations
@@ -55,15 +55,19 @@ class OpenCall:
         self.task.cancel()
 
 
-class OpenCalls:
-    """All open streams and long polls."""
+class OpenCallMonitor:
+    """Checks open calls, and writes refused calls and token uses to the store."""
 
-    def __init__(self) -> None:
+    def __init__(self, core: Core, refusals: RefusedCallCounter) -> None:
+        self._core, self._store, self._clock = core, core.store, core.clock
+        self._credential_resolver, self._refusals = core.credential_resolver, refusals
         self._calls: set[OpenCall] = set()
+        self._seen = (-1, -1)  # revisions: of the database, of this process
+        self._flushed = self._noted = 0.0
 
     @contextlib.contextmanager
-    def holding(self, principal: Principal, again: Callable[[], Awaitable[Principal]]) -> Iterator[OpenCall]:
-        """Monitor the current call while the block runs; a revoked credential cancels the block."""
+    def watching(self, principal: Principal, again: Callable[[], Awaitable[Principal]]) -> Iterator[OpenCall]:
+        """Watch the current call while the block runs; a revoked credential cancels the block."""
         task = asyncio.current_task()
         assert task is not None
         call = OpenCall(principal, again, task, principal.until)
@@ -72,28 +76,6 @@ class OpenCalls:
             yield call
         finally:
             self._calls.discard(call)
-
-    async def check(self, now: float, *, all: bool) -> None:
-        """Check all calls, or those whose credential has expired."""
-        for call in list(self._calls):
-            over = call.until is not None and now >= call.until
-            if (all or over) and call in self._calls and not call.cut:
-                await call.check()
-
-
-class OpenCallMonitor:
-    """Checks open calls, and writes refused calls and token uses to the store."""
-
-    def __init__(self, core: Core, calls: OpenCalls, refusals: RefusedCallCounter) -> None:
-        self._core, self._store, self._clock, self._credential_resolver = (
-            core,
-            core.store,
-            core.clock,
-            core.credential_resolver,
-        )
-        self._calls, self._refusals = calls, refusals
-        self._seen = (-1, -1)  # revisions: of the database, of this process
-        self._flushed = self._noted = 0.0
 
     async def run(self) -> None:
         """Check until cancelled. An unreachable database is retried at the next check."""
@@ -118,7 +100,11 @@ class OpenCallMonitor:
             self._credential_resolver.forget()
             await refresh_groups(self._core)
             self._seen = (stored, self._credential_resolver.revision)
-        await self._calls.check(now, all=known != self._seen)
+        changed = known != self._seen
+        for call in list(self._calls):
+            over = call.until is not None and now >= call.until
+            if (changed or over) and call in self._calls and not call.cut:
+                await call.check()
 
     async def flush(self, *, all: bool = False) -> None:
         """Write refused calls, and every `LAST_USE_SECONDS`, or with `all`, the last use of tokens."""

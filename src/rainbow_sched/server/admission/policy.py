@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-Named = Callable[[Any], str]
+Request: TypeAlias = Any  # a protobuf message; its fields differ from RPC to RPC
+Named = Callable[[Request], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +71,19 @@ AccessRule = (
 )
 
 
-def _cluster(message: Any) -> str:
+def _cluster(message: Request) -> str:
     return str(message.cluster)
 
 
-def _name(message: Any) -> str:
+def _name(message: Request) -> str:
     return str(message.name)
 
 
-def _header(message: Any) -> str:
+def _header(message: Request) -> str:
     return str(message.header.cluster)
 
 
-def _secret(message: Any) -> str:
+def _secret(message: Request) -> str:
     return str(message.secret)
 
 

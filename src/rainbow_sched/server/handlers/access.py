@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rainbow_sched.model.credential import Credential
 from rainbow_sched.pb.v2 import access_pb2, access_pb2_grpc
-from rainbow_sched.server.admission.gate import caller
+from rainbow_sched.server.admission.calls import Context
+from rainbow_sched.server.admission.pipeline import caller
 from rainbow_sched.service.access import accounts, renewal
 from rainbow_sched.service.core import Core
 from rainbow_sched.store.base import Account, AuditRow
@@ -18,7 +17,7 @@ class AccessHandler(access_pb2_grpc.AccessServicer):
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    async def WhoAmI(self, request: access_pb2.WhoAmIRequest, context: Any) -> access_pb2.WhoAmIResponse:
+    async def WhoAmI(self, request: access_pb2.WhoAmIRequest, context: Context) -> access_pb2.WhoAmIResponse:
         by = caller()
         return access_pb2.WhoAmIResponse(
             name=by.name,
@@ -29,7 +28,7 @@ class AccessHandler(access_pb2_grpc.AccessServicer):
             expires_at=by.until,
         )
 
-    async def PutUser(self, request: access_pb2.PutUserRequest, context: Any) -> access_pb2.User:
+    async def PutUser(self, request: access_pb2.PutUserRequest, context: Context) -> access_pb2.User:
         return user_out(
             await accounts.put_user(
                 self._core,
@@ -41,10 +40,10 @@ class AccessHandler(access_pb2_grpc.AccessServicer):
             )
         )
 
-    async def ListUsers(self, request: access_pb2.ListUsersRequest, context: Any) -> access_pb2.ListUsersResponse:
+    async def ListUsers(self, request: access_pb2.ListUsersRequest, context: Context) -> access_pb2.ListUsersResponse:
         return access_pb2.ListUsersResponse(users=[user_out(account) for account in await accounts.users(self._core)])
 
-    async def PutGroup(self, request: access_pb2.PutGroupRequest, context: Any) -> access_pb2.Group:
+    async def PutGroup(self, request: access_pb2.PutGroupRequest, context: Context) -> access_pb2.Group:
         return group_out(
             await accounts.put_group(
                 self._core,
@@ -55,10 +54,14 @@ class AccessHandler(access_pb2_grpc.AccessServicer):
             )
         )
 
-    async def ListGroups(self, request: access_pb2.ListGroupsRequest, context: Any) -> access_pb2.ListGroupsResponse:
+    async def ListGroups(
+        self, request: access_pb2.ListGroupsRequest, context: Context
+    ) -> access_pb2.ListGroupsResponse:
         return access_pb2.ListGroupsResponse(groups=[group_out(view) for view in await accounts.groups(self._core)])
 
-    async def CreateToken(self, request: access_pb2.CreateTokenRequest, context: Any) -> access_pb2.CreateTokenResponse:
+    async def CreateToken(
+        self, request: access_pb2.CreateTokenRequest, context: Context
+    ) -> access_pb2.CreateTokenResponse:
         text, made = await accounts.create_token(
             self._core,
             caller(),
@@ -70,23 +73,31 @@ class AccessHandler(access_pb2_grpc.AccessServicer):
         )
         return access_pb2.CreateTokenResponse(token=token_out(made), text=text)
 
-    async def ListTokens(self, request: access_pb2.ListTokensRequest, context: Any) -> access_pb2.ListTokensResponse:
+    async def ListTokens(
+        self, request: access_pb2.ListTokensRequest, context: Context
+    ) -> access_pb2.ListTokensResponse:
         found = await accounts.tokens(self._core, caller(), request.owner, everybody=request.all, dead=request.dead)
         return access_pb2.ListTokensResponse(tokens=[token_out(one) for one in found])
 
-    async def RevokeToken(self, request: access_pb2.RevokeTokenRequest, context: Any) -> access_pb2.RevokeTokenResponse:
+    async def RevokeToken(
+        self, request: access_pb2.RevokeTokenRequest, context: Context
+    ) -> access_pb2.RevokeTokenResponse:
         await accounts.revoke(self._core, caller(), request.id)
         return access_pb2.RevokeTokenResponse()
 
-    async def RotateToken(self, request: access_pb2.RotateTokenRequest, context: Any) -> access_pb2.CreateTokenResponse:
+    async def RotateToken(
+        self, request: access_pb2.RotateTokenRequest, context: Context
+    ) -> access_pb2.CreateTokenResponse:
         text, made = await accounts.rotate(self._core, caller(), request.id, request.grace)
         return access_pb2.CreateTokenResponse(token=token_out(made), text=text)
 
-    async def AskRenewal(self, request: access_pb2.AskRenewalRequest, context: Any) -> access_pb2.AskRenewalResponse:
+    async def AskRenewal(
+        self, request: access_pb2.AskRenewalRequest, context: Context
+    ) -> access_pb2.AskRenewalResponse:
         await renewal.ask(self._core, request.cluster)
         return access_pb2.AskRenewalResponse()
 
-    async def ReadAudit(self, request: access_pb2.ReadAuditRequest, context: Any) -> access_pb2.ReadAuditResponse:
+    async def ReadAudit(self, request: access_pb2.ReadAuditRequest, context: Context) -> access_pb2.ReadAuditResponse:
         filters = ("actor", "verb", "object", "outcome", "address")
         page = await accounts.read_audit(
             self._core,

@@ -8,7 +8,7 @@ from typing import Any
 from rainbow_sched import __version__
 from rainbow_sched.pb.v2 import agents_pb2, agents_pb2_grpc
 from rainbow_sched.protocol.codec import answer_to_proto, offer_to_proto, ref_to_proto, request_from_proto
-from rainbow_sched.server.admission.gate import caller
+from rainbow_sched.server.admission.pipeline import caller
 from rainbow_sched.service.access import renewal
 from rainbow_sched.service.agents import offers
 from rainbow_sched.service.agents.answer_draft import offer_of, ref_of

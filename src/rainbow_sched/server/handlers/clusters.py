@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
 
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.errors import Invalid, NotFound, TooLarge
 from rainbow_sched.pb.v2 import clusters_pb2, clusters_pb2_grpc
-from rainbow_sched.server.admission.gate import caller
+from rainbow_sched.server.admission.calls import Context
+from rainbow_sched.server.admission.pipeline import caller
 from rainbow_sched.service.clusters import registration, removal, reported_state
 from rainbow_sched.service.clusters.rules import sees, set_rules, visible_rules
 from rainbow_sched.service.core import Core
@@ -25,7 +25,7 @@ class ClustersHandler(clusters_pb2_grpc.ClustersServicer):
         self._core = core
 
     async def Register(
-        self, request_iterator: AsyncIterator[clusters_pb2.GraphUpload], context: Any
+        self, request_iterator: AsyncIterator[clusters_pb2.GraphUpload], context: Context
     ) -> clusters_pb2.RegisterResponse:
         header, data = await _upload(request_iterator)
         made = await registration.register(self._core, header.cluster, data, header.manager)
@@ -34,14 +34,14 @@ class ClustersHandler(clusters_pb2_grpc.ClustersServicer):
         return clusters_pb2.RegisterResponse(cluster=header.cluster, token=made.token, secret=made.secret)
 
     async def PutSubsystem(
-        self, request_iterator: AsyncIterator[clusters_pb2.GraphUpload], context: Any
+        self, request_iterator: AsyncIterator[clusters_pb2.GraphUpload], context: Context
     ) -> clusters_pb2.PutGraphResponse:
         header, data = await _upload(request_iterator)
         vertices = await registration.put_subsystem(self._core, header.cluster, header.subsystem, data)
         return clusters_pb2.PutGraphResponse(vertices=vertices)
 
     async def ReplaceGraph(
-        self, request_iterator: AsyncIterator[clusters_pb2.GraphUpload], context: Any
+        self, request_iterator: AsyncIterator[clusters_pb2.GraphUpload], context: Context
     ) -> clusters_pb2.PutGraphResponse:
         header, data = await _upload(request_iterator)
         return clusters_pb2.PutGraphResponse(
@@ -49,36 +49,38 @@ class ClustersHandler(clusters_pb2_grpc.ClustersServicer):
         )
 
     async def DeleteSubsystem(
-        self, request: clusters_pb2.DeleteSubsystemRequest, context: Any
+        self, request: clusters_pb2.DeleteSubsystemRequest, context: Context
     ) -> clusters_pb2.DeleteSubsystemResponse:
         await registration.delete_subsystem(self._core, request.cluster, request.subsystem)
         return clusters_pb2.DeleteSubsystemResponse()
 
     async def Delete(
-        self, request: clusters_pb2.DeleteClusterRequest, context: Any
+        self, request: clusters_pb2.DeleteClusterRequest, context: Context
     ) -> clusters_pb2.DeleteClusterResponse:
         left = await removal.delete(self._core, request.cluster, request.jobs)
         return clusters_pb2.DeleteClusterResponse(jobs_moved=left.moved, jobs_running=left.running)
 
     async def UpdateState(
-        self, request: clusters_pb2.UpdateStateRequest, context: Any
+        self, request: clusters_pb2.UpdateStateRequest, context: Context
     ) -> clusters_pb2.UpdateStateResponse:
         values = reported_state.parse_state(request.values)
         cluster = await reported_state.update_state(self._core, request.cluster, values)
         return clusters_pb2.UpdateStateResponse(values=json.dumps(cluster.state))
 
     async def PatchGraph(
-        self, request: clusters_pb2.PatchGraphRequest, context: Any
+        self, request: clusters_pb2.PatchGraphRequest, context: Context
     ) -> clusters_pb2.PatchGraphResponse:
         used = dict(request.used) if request.has_used else None
         changed = await reported_state.patch(self._core, request.cluster, dict(request.marks), used)
         return clusters_pb2.PatchGraphResponse(changed=changed)
 
-    async def List(self, request: clusters_pb2.ListClustersRequest, context: Any) -> clusters_pb2.ListClustersResponse:
+    async def List(
+        self, request: clusters_pb2.ListClustersRequest, context: Context
+    ) -> clusters_pb2.ListClustersResponse:
         names = [name for name in self._core.fleet.names() if self._sees(name)]
         return clusters_pb2.ListClustersResponse(clusters=[await self._shown(name) for name in names])
 
-    async def Get(self, request: clusters_pb2.GetClusterRequest, context: Any) -> clusters_pb2.Cluster:
+    async def Get(self, request: clusters_pb2.GetClusterRequest, context: Context) -> clusters_pb2.Cluster:
         if not self._sees(request.cluster):
             raise NotFound(f"there is no cluster {request.cluster!r}; `rainbow clusters` lists those you may see")
         shown = await self._shown(request.cluster)
@@ -86,22 +88,22 @@ class ClustersHandler(clusters_pb2_grpc.ClustersServicer):
             shown.tree.extend(await reported_state.tree(self._core, request.cluster))
         return shown
 
-    async def Drain(self, request: clusters_pb2.DrainRequest, context: Any) -> clusters_pb2.Cluster:
+    async def Drain(self, request: clusters_pb2.DrainRequest, context: Context) -> clusters_pb2.Cluster:
         await registration.set_standing(self._core, request.cluster, Standing.DRAINING, request.reason[:512])
         return await self._shown(request.cluster)
 
-    async def Undrain(self, request: clusters_pb2.UndrainRequest, context: Any) -> clusters_pb2.Cluster:
+    async def Undrain(self, request: clusters_pb2.UndrainRequest, context: Context) -> clusters_pb2.Cluster:
         await registration.set_standing(self._core, request.cluster, Standing.ACTIVE, "")
         return await self._shown(request.cluster)
 
-    async def SetRules(self, request: clusters_pb2.SetRulesRequest, context: Any) -> clusters_pb2.Cluster:
+    async def SetRules(self, request: clusters_pb2.SetRulesRequest, context: Context) -> clusters_pb2.Cluster:
         await set_rules(self._core, request.cluster, _rules_in(request), clear=request.clear)
         return await self._shown(request.cluster)
 
-    async def GetRestore(self, request: clusters_pb2.GetRestoreRequest, context: Any) -> clusters_pb2.Restore:
+    async def GetRestore(self, request: clusters_pb2.GetRestoreRequest, context: Context) -> clusters_pb2.Restore:
         return restore_out(await restore.status(self._core, request.after, request.limit))
 
-    async def GiveUpReport(self, request: clusters_pb2.GiveUpReportRequest, context: Any) -> clusters_pb2.Restore:
+    async def GiveUpReport(self, request: clusters_pb2.GiveUpReportRequest, context: Context) -> clusters_pb2.Restore:
         await restore.give_up(self._core, request.cluster)
         return restore_out(await restore.status(self._core))
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.pb.v2 import jobs_pb2, jobs_pb2_grpc
 from rainbow_sched.server import codec
-from rainbow_sched.server.admission.gate import caller
+from rainbow_sched.server.admission.calls import Context
+from rainbow_sched.server.admission.pipeline import caller
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.scheduling.question import PlacementQuery
 from rainbow_sched.service.views import explanation, jobs, watch
@@ -22,12 +22,12 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         self._service, self._reader = service, reader
         self._core = service.core
 
-    async def Submit(self, request: jobs_pb2.SubmitRequest, context: Any) -> jobs_pb2.SubmitResponse:
+    async def Submit(self, request: jobs_pb2.SubmitRequest, context: Context) -> jobs_pb2.SubmitResponse:
         by = self._deciding_caller()
         receipts = await self._service.intake.submit(codec.submissions(self._reader, request, by))
         return codec.receipt_out(receipts[0])
 
-    async def SubmitBatch(self, request: jobs_pb2.SubmitBatchRequest, context: Any) -> jobs_pb2.SubmitBatchResponse:
+    async def SubmitBatch(self, request: jobs_pb2.SubmitBatchRequest, context: Context) -> jobs_pb2.SubmitBatchResponse:
         by = self._deciding_caller()
         made = [one for message in request.jobs for one in codec.submissions(self._reader, message, by)]
         if not made:
@@ -35,7 +35,7 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         receipts = await self._service.intake.submit(made)
         return jobs_pb2.SubmitBatchResponse(jobs=[codec.receipt_out(receipt) for receipt in receipts])
 
-    async def Plan(self, request: jobs_pb2.PlanRequest, context: Any) -> jobs_pb2.PlanResponse:
+    async def Plan(self, request: jobs_pb2.PlanRequest, context: Context) -> jobs_pb2.PlanResponse:
         prepared, _ = self._reader.spec(request.spec)
         by = self._deciding_caller()
         terms = codec.terms_in(request.terms, by)
@@ -44,17 +44,17 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         plan = await explanation.plan(self._service.core, ask, reasons=request.reasons)
         return jobs_pb2.PlanResponse(decision=plan.decision.to_json(), explanations=plan.explanations)
 
-    async def Get(self, request: jobs_pb2.GetJobRequest, context: Any) -> jobs_pb2.Job:
+    async def Get(self, request: jobs_pb2.GetJobRequest, context: Context) -> jobs_pb2.Job:
         view = await jobs.get(self._core, request.id, caller())
         return codec.job_out(view, spec=request.spec, nodes=self._nodes(view))
 
-    async def List(self, request: jobs_pb2.ListJobsRequest, context: Any) -> jobs_pb2.ListJobsResponse:
+    async def List(self, request: jobs_pb2.ListJobsRequest, context: Context) -> jobs_pb2.ListJobsResponse:
         limit = min(request.limit or 100, jobs.MAX_LISTED)
         which = codec.filter_in(request.filter)
         found = await jobs.listed(self._core, which, caller(), before=request.before, limit=limit)
         return codec.page_out((codec.job_out(view, nodes=self._nodes(view)) for view in found), limit)
 
-    async def Watch(self, request: jobs_pb2.WatchRequest, context: Any) -> AsyncIterator[jobs_pb2.Event]:
+    async def Watch(self, request: jobs_pb2.WatchRequest, context: Context) -> AsyncIterator[jobs_pb2.Event]:
         which = codec.filter_in(request.filter)
         after = request.after
         if request.from_now:
@@ -63,7 +63,7 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         async for event in watch.watch(self._core, which, caller(), after):
             yield codec.event_out(event)
 
-    async def Logs(self, request: jobs_pb2.LogsRequest, context: Any) -> AsyncIterator[jobs_pb2.LogChunk]:
+    async def Logs(self, request: jobs_pb2.LogsRequest, context: Context) -> AsyncIterator[jobs_pb2.LogChunk]:
         chunks = watch.logs(
             self._core,
             request.id,
@@ -76,7 +76,7 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         async for chunk in chunks:
             yield jobs_pb2.LogChunk(stream=chunk.stream, offset=chunk.offset, data=chunk.data)
 
-    async def Cancel(self, request: jobs_pb2.CancelRequest, context: Any) -> jobs_pb2.CancelResponse:
+    async def Cancel(self, request: jobs_pb2.CancelRequest, context: Context) -> jobs_pb2.CancelResponse:
         which = codec.filter_in(request.filter) if request.HasField("filter") else None
         found = await jobs.cancel(
             self._core, codec.checked_ids(request.ids), which, caller(), request.reason, dry_run=request.dry_run
@@ -84,10 +84,10 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         unchanged = [view.job.id for view in found if view.unchanged]
         return jobs_pb2.CancelResponse(jobs=[codec.job_out(view) for view in found], unchanged=unchanged)
 
-    async def Release(self, request: jobs_pb2.ReleaseRequest, context: Any) -> jobs_pb2.Job:
+    async def Release(self, request: jobs_pb2.ReleaseRequest, context: Context) -> jobs_pb2.Job:
         return codec.job_out(await jobs.release(self._core, request.id, caller()))
 
-    async def Explain(self, request: jobs_pb2.ExplainRequest, context: Any) -> jobs_pb2.ExplainResponse:
+    async def Explain(self, request: jobs_pb2.ExplainRequest, context: Context) -> jobs_pb2.ExplainResponse:
         story = await explanation.explain(self._service.core, request.id, caller())
         return codec.story_out(story, self._nodes(story.view))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import Any
 
 from rainbow_sched.jobspecs.dialects.nextgen_writer import to_nextgen
 from rainbow_sched.jobspecs.preparation import prepare
@@ -15,7 +14,8 @@ from rainbow_sched.model.job import Job, Terms
 from rainbow_sched.model.request import Request
 from rainbow_sched.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
 from rainbow_sched.selection.decide import decide
-from rainbow_sched.server.admission.gate import caller
+from rainbow_sched.server.admission.calls import Context
+from rainbow_sched.server.admission.pipeline import caller
 from rainbow_sched.server.codec import opened
 from rainbow_sched.service.agents import offers
 from rainbow_sched.service.assembly import Service
@@ -35,7 +35,7 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
     def __init__(self, service: Service) -> None:
         self._service, self._core = service, service.core
 
-    async def Register(self, request: rainbow_pb2.RegisterRequest, context: Any) -> rainbow_pb2.RegisterResponse:
+    async def Register(self, request: rainbow_pb2.RegisterRequest, context: Context) -> rainbow_pb2.RegisterResponse:
         if request.subsystem not in _OWN_GRAPH:
             raise Invalid("a new cluster comes with its own graph; register subsystems afterwards")
         made = await registration.register(self._core, request.name, request.nodes.encode())
@@ -46,28 +46,28 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
         )
 
     async def RegisterSubsystem(
-        self, request: rainbow_pb2.RegisterRequest, context: Any
+        self, request: rainbow_pb2.RegisterRequest, context: Context
     ) -> rainbow_pb2.RegisterResponse:
         await registration.put_subsystem(
             self._core, request.name, request.subsystem, request.nodes.encode(), replace=False
         )
         return rainbow_pb2.RegisterResponse(request_id=_id(), status=rainbow_pb2.RegisterResponse.REGISTER_SUCCESS)
 
-    async def Delete(self, request: rainbow_pb2.DeleteRequest, context: Any) -> rainbow_pb2.DeleteResponse:
+    async def Delete(self, request: rainbow_pb2.DeleteRequest, context: Context) -> rainbow_pb2.DeleteResponse:
         await removal.delete(self._core, request.name)
         return rainbow_pb2.DeleteResponse(status=rainbow_pb2.DeleteResponse.DELETE_SUCCESS)
 
-    async def DeleteSubsystem(self, request: rainbow_pb2.DeleteRequest, context: Any) -> rainbow_pb2.DeleteResponse:
+    async def DeleteSubsystem(self, request: rainbow_pb2.DeleteRequest, context: Context) -> rainbow_pb2.DeleteResponse:
         await registration.delete_subsystem(self._core, request.name, request.subsytem)
         return rainbow_pb2.DeleteResponse(status=rainbow_pb2.DeleteResponse.DELETE_SUCCESS)
 
     async def UpdateState(
-        self, request: rainbow_pb2.UpdateStateRequest, context: Any
+        self, request: rainbow_pb2.UpdateStateRequest, context: Context
     ) -> rainbow_pb2.UpdateStateResponse:
         await reported_state.update_state(self._core, request.cluster, reported_state.parse_state(request.payload))
         return rainbow_pb2.UpdateStateResponse(status=rainbow_pb2.UpdateStateResponse.UPDATE_STATE_SUCCESS)
 
-    async def SubmitJob(self, request: rainbow_pb2.SubmitJobRequest, context: Any) -> rainbow_pb2.SubmitJobResponse:
+    async def SubmitJob(self, request: rainbow_pb2.SubmitJobRequest, context: Context) -> rainbow_pb2.SubmitJobResponse:
         submission = self._submission(request)
         ask = PlacementQuery(
             request=submission.request,
@@ -118,7 +118,7 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
         )
 
     async def ReceiveJobs(
-        self, request: rainbow_pb2.ReceiveJobsRequest, context: Any
+        self, request: rainbow_pb2.ReceiveJobsRequest, context: Context
     ) -> rainbow_pb2.ReceiveJobsResponse:
         limit = request.maxJobs if request.maxJobs > 0 else offers.MAX_JOBS_RECEIVED
         taken = await offers.receive(self._core, request.cluster, limit)
@@ -129,7 +129,9 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
             answer.status = rainbow_pb2.ReceiveJobsResponse.REQUEST_JOBS_SUCCESS
         return answer
 
-    async def AcceptJobs(self, request: rainbow_pb2.AcceptJobsRequest, context: Any) -> rainbow_pb2.AcceptJobsResponse:
+    async def AcceptJobs(
+        self, request: rainbow_pb2.AcceptJobsRequest, context: Context
+    ) -> rainbow_pb2.AcceptJobsResponse:
         asked = dict.fromkeys(request.jobids)
         done = await offers.accept(self._core, request.cluster, [(id, 0, "") for id in asked])
         whole = rainbow_pb2.AcceptJobsResponse.RESULT_TYPE_SUCCESS
@@ -144,7 +146,7 @@ class GraphHandler(memory_pb2_grpc.MemoryGraphServicer):
     def __init__(self, service: Service) -> None:
         self._core = service.core
 
-    async def Satisfy(self, request: memory_pb2.SatisfyRequest, context: Any) -> memory_pb2.SatisfyResponse:
+    async def Satisfy(self, request: memory_pb2.SatisfyRequest, context: Context) -> memory_pb2.SatisfyResponse:
         if request.matcher not in ("", "match"):
             raise Invalid(f"did not find algorithm named {request.matcher}; there is one, match")
         wanted = prepare(parse(request.payload))
