@@ -26,7 +26,7 @@ from rainbow_sched.service.access.principals import CredentialResolver, need
 from rainbow_sched.service.clock import Clock
 
 METADATA_RULES = (Caller, Submitter, Administrator, Scoped, Nobody)  # nothing in the message tells who calls
-BEARER_RULES = (Caller, Submitter, Administrator, Scoped, LocalOrConfigured)  # the credential is in the metadata
+NAMED_RULES = (Scoped, InMessage)  # a scope on the object that the message names
 Metadata = Sequence[tuple[str, str | bytes]]
 MAX_TOKENS_PER_CALL = 1_000
 MAX_CREDENTIAL_CHARACTERS = 16 * 1024  # a longer one is not even hashed
@@ -44,7 +44,7 @@ class Authenticator:
 
     def authenticate(self, call: Call) -> Awaitable[None] | None:
         """Set the caller for the rest of the call; return an awaitable unless its one bearer token is cached."""
-        principal = self._cached(call) if isinstance(call.method.row, BEARER_RULES) else None
+        principal = self._cached(call) if call.method.bearer else None
         if principal is None:
             return self._authenticate(call)
         call.principal = principal
@@ -59,7 +59,7 @@ class Authenticator:
                 raise Unauthenticated(_CREDENTIAL_MISSING)
         elif principal.kind is None:
             raise Unauthenticated(_CREDENTIAL_MISSING)
-        elif isinstance(row, Scoped | InMessage):
+        elif isinstance(row, NAMED_RULES):
             need(principal, row.verb, row.named(call.message))
         elif isinstance(row, Administrator):
             if not principal.admin:

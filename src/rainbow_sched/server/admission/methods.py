@@ -14,12 +14,17 @@ from rainbow_sched.server.admission.policy import (
     SUBMISSIONS,
     UPLOADS,
     AccessRule,
+    Administrator,
+    Caller,
     InMessage,
+    LocalOrConfigured,
     Nobody,
     Request,
     Scoped,
+    Submitter,
 )
 
+BEARER_RULES = (Caller, Submitter, Administrator, Scoped, LocalOrConfigured)
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 MAX_BULK_MESSAGE_BYTES = 64 * 1024 * 1024  # of a message that carries a graph, a batch, or an agent's output
 Deserializer: TypeAlias = Callable[[bytes], object]
@@ -36,15 +41,18 @@ class Method:
     stays: bool  # a stream or long poll
     takes_stream: bool
     gives_stream: bool
+    bearer: bool  # a bearer token in the metadata is the only credential that it asks for
     uploads: bool  # the message carries a graph, so the time limit of uploads applies
     largest: int = MAX_MESSAGE_BYTES  # bytes of a message
 
     @staticmethod
     def of(path: str, *, takes_stream: bool = False, gives_stream: bool = False) -> Method:
         """Return the settings of a method by its path."""
+        row = POLICY.get(path, Nobody())
         return Method(
             path=path,
-            row=POLICY.get(path, Nobody()),
+            row=row,
+            bearer=isinstance(row, BEARER_RULES),
             submission=path in SUBMISSIONS,
             stays=takes_stream or gives_stream or path in LONG_POLLS,
             takes_stream=takes_stream,

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.errors import Unauthenticated
@@ -25,8 +26,7 @@ MAX_LINES_PER_ADDRESS = 10  # different refusals per address and flush
 MAX_ADDRESSES = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
+class Actor(NamedTuple):
     """The caller of the current call, and its address."""
 
     principal: Principal
