@@ -242,36 +242,47 @@ class BatchBackend(ABC, Generic[SiteT, PlanT, RecordT, JobT]):
     async def poll(self) -> tuple[Update, ...]:
         """Return every job of Rainbow that the manager lists or that left a result in its folder."""
         listed = await self.jobs()
-        found, markers = await asyncio.to_thread(self._updates, listed)
+        found, ended, self._markers = await asyncio.to_thread(self._updates, listed)
         found = [update for update in found if update.tag not in self._finished]
-        self._ended.update((update.tag, update) for update in found if update.phase is Phase.ENDED)
-        self._markers = markers
+        self._ended = {tag: update for tag, update in ended.items() if tag not in self._finished}
         return tuple(found)
 
-    def _updates(self, listed: Mapping[str, Sequence[JobT]]) -> tuple[list[Update], dict[str, tuple[object, ...]]]:
-        """Return the state of all jobs, and the change markers of those that run."""
-        found, markers, now = [], {}, time.time()
+    def _updates(
+        self, listed: Mapping[str, Sequence[JobT]]
+    ) -> tuple[list[Update], dict[str, Update], dict[str, tuple[object, ...]]]:
+        """Return the state of all jobs, the ended ones with a record, and the change markers of the running ones.
+
+        Without a record a job may be one of an earlier agent with the same tag.
+        """
+        found, ended, markers, now = [], dict(self._ended), {}, time.time()
         for tag in sorted(listed.keys() | self.open_tags()):
-            update = self._update(tag, listed, now) if tag not in self._finished else None
-            if update is not None:
-                found.append(update)
-                if update.phase is Phase.RUNNING:
-                    markers[tag] = self.folder(tag).change_marker()
-        return found, markers
+            folder = self.folder(tag)
+            if tag in self._finished:
+                continue
+            if tag in ended:
+                found.append(replace(ended[tag], sizes=folder.sizes()))
+                continue
+            record = folder.record()
+            update = self._update(tag, record, self.choose(tag, record, listed), now)
+            if update is None:
+                continue
+            found.append(update)
+            if update.phase is Phase.RUNNING:
+                markers[tag] = folder.change_marker()
+            elif update.phase is Phase.ENDED and record is not None:
+                ended[tag] = update
+        return found, ended, markers
+
+    def _update(self, tag: str, record: RecordT | None, job: JobT | None, now: float) -> Update | None:
+        """Return the state of a job; a new one that is not listed yet is pending."""
+        submitted = record is not None and (record.native or self.folder(tag).begun())
+        if job is None and record is not None and submitted and self._is_new(record, now):
+            return Update(tag=tag, phase=Phase.SUBMITTED, native=record.native)
+        return self.update(tag, job, now)
 
     def open_tags(self) -> set[str]:
         """Return the tags of all folders whose jobs are not forgotten."""
         return {path.name for path in self.root.iterdir() if TAG.fullmatch(path.name)}
-
-    def _update(self, tag: str, listed: Mapping[str, Sequence[JobT]], now: float) -> Update | None:
-        folder, ended = self.folder(tag), self._ended.get(tag)
-        if ended is not None:
-            return replace(ended, sizes=folder.sizes())
-        record = folder.record()
-        job = self.choose(tag, record, listed)
-        if job is None and record is not None and self._is_new(record, now) and (record.native or folder.begun()):
-            return Update(tag=tag, phase=Phase.SUBMITTED, native=record.native)
-        return self.update(tag, job, now)
 
     async def changed(self) -> None:
         """Wait until the next poll; the interval is short after an action or output, then grows up to the maximum."""
