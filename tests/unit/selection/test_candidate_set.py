@@ -24,7 +24,9 @@ _LIMITS = st.builds(
     never=st.sets(names, max_size=3).map(frozenset),
     later=st.booleans(),
 )
-_MISFITS = st.sampled_from([{}, {"x1": (Fit.NEVER, "")}, {"x1": (Fit.NEVER, "too small")}, {"x2": (Fit.UNKNOWN, "")}])
+_MISFITS = st.sampled_from(
+    [{}, {}, {"x1": (Fit.NEVER, "")}, {"x1": (Fit.NEVER, "too small")}, {"x2": (Fit.UNKNOWN, "")}]
+)
 
 
 @given(_FLEETS, st.lists(_LIMITS, max_size=6), st.integers(1, 3))
@@ -52,4 +54,6 @@ def test_decisions_that_share_everything_are_those_that_share_nothing(
         given_set = shared[which % len(shared)]
         question = a_question(limits=limits, misfits=misfits)._replace(candidates=given_set)
         alone = question._replace(candidates=list(given_set))
-        assert decide(question, policies).to_json() == decide(alone).to_json()
+        decision = decide(question, policies)
+        assert decision.to_json() == decide(alone).to_json()
+        assert decision.fleet.document["misfits"] == {name: [fit.value, why] for name, (fit, why) in misfits.items()}

@@ -39,15 +39,30 @@ def test_the_whole_graph_fits_exactly_when_trying_everything_finds_a_way(seed):
 def test_one_matcher_answers_for_clusters_of_all_kinds_as_one_of_its_own(seed):
     rng = Random(seed)
     facts, shapes = Facts(), Shapes()
-    graphs = [graph_builders.random_graph(rng) for _ in range(4)]
+    sizes = [(rng.choice((0, 2)), rng.choice((0, 8)), rng.choice((0, 2))) for _ in range(4)]
+    graphs = [graph_builders.a_graph(gpus=gpus, memory=memory, sockets=sockets) for gpus, memory, sockets in sizes]
     request = graph_builders.random_request(rng, rng.choice(graphs))
-    together = Fitter(request, facts)
+    folds = []
     for graph in [*graphs, *graphs]:
         subsystems = [graph_builders.random_subsystem(rng, graph)] if rng.random() < 0.5 else []
-        fold = Fold(Structure(graph, shapes), subsystems, facts, shapes)
+        folds.append(Fold(Structure(graph, shapes), subsystems, facts, shapes))
+    together = Fitter(request, facts)
+    for fold in folds:
         alone = Fitter(request, facts)
         assert together.fits(fold, fold.root) == alone.fits(fold, fold.root)
         assert together.slots(fold, fold.root) == alone.slots(fold, fold.root)
+
+
+def test_one_matcher_plans_anew_for_a_cluster_with_other_types_or_units():
+    facts, shapes = Facts(), Shapes()
+    graphs = [graph_builders.a_graph(gpus=gpus, memory=memory) for gpus, memory in ((0, 0), (2, 0), (0, 8), (2, 8))]
+    folds = [Fold(Structure(graph, shapes), [], facts, shapes) for graph in graphs]
+    for types in (["gpu"], ["memory"], ["gpu", "memory"], ["core"]):
+        request = graph_builders.a_request(*(graph_builders.a_level(type, 1) for type in types))
+        for order in (folds, folds[::-1]):
+            together = Fitter(request, facts)
+            found = [together.fits(fold, fold.root) for fold in order]
+            assert found == [all(type in fold.graph.types for type in types) for fold in order]
 
 
 @over_seeds(100)
