@@ -24,7 +24,7 @@ def prepare(request: Request) -> PreparedRequest:
         text=text,
         digest=hashlib.sha256(text.encode()).hexdigest(),
         match_key=encode([data.get(key) for key in _MATCHED]),
+        summary=summary,
         demand=demand,
         size=PlacedSinceReport(1, demand.nodes, demand.cores),
-        may_bind=summary.may_bind,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rainbow_sched.model.candidate import Demand, PlacedSinceReport
 from rainbow_sched.model.request import Request
+from rainbow_sched.model.request_summary import RequestSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -19,6 +20,11 @@ class PreparedRequest:
     text: str  # canonical JSON, as stored with jobs
     digest: str  # SHA-256 of `text`, in hex
     match_key: str  # equal for requests that matching cannot tell apart
+    summary: RequestSummary
     demand: Demand
     size: PlacedSinceReport  # of one job
-    may_bind: bool  # a list of hosts may have to express some constraints; see `model/binding.py`
+
+    @property
+    def may_bind(self) -> bool:
+        """Return True if a list of hosts may have to express some constraints; see `model/binding.py`."""
+        return self.summary.may_bind

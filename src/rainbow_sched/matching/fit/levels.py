@@ -57,9 +57,10 @@ class Plan:
 class Planner:
     """Build a request's plans, one for each combination of types and units."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, summary: RequestSummary | None = None) -> None:
+        """`summary`: of this request, if it is known."""
         self.request = request
-        self.summary = RequestSummary.of(request)
+        self.summary = summary or RequestSummary.of(request)
         self._types = sorted(self.summary.totals)
         self._plans: dict[tuple[object, ...], Plan] = {}
 

@@ -18,6 +18,7 @@ from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.hierarchy import Structure
 from rainbow_sched.model.request import Request
+from rainbow_sched.model.request_summary import RequestSummary
 
 MIN_RANGE = 6  # vertices from which on checking a range at once is faster
 Leaf: TypeAlias = tuple[str, int]  # a type, and how many units of its vertices one slot takes
@@ -48,8 +49,8 @@ class Anywhere:
 class Placer:
     """Place one request on any cluster."""
 
-    def __init__(self, request: Request) -> None:
-        self.planner = Planner(request)
+    def __init__(self, request: Request, summary: RequestSummary) -> None:
+        self.planner = Planner(request, summary)
         self._forms: dict[int, tuple[Plan, Quick | Anywhere | None]] = {}  # by the kind of structure
 
     def place(

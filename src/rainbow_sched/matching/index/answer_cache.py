@@ -15,7 +15,6 @@ from rainbow_sched.matching.index.request_form import read_forms
 from rainbow_sched.matching.index.tables import Floats, Mask
 from rainbow_sched.model.match import Matches
 from rainbow_sched.model.prepared_request import PreparedRequest
-from rainbow_sched.model.request import Request
 
 MAX_CACHED_REQUESTS = 4_096
 MAX_REPAIRED_CLUSTERS = 48  # changed clusters up to which a cached answer is repaired instead of recomputed
@@ -159,13 +158,12 @@ class CachedAnswer:
 class CachedRequest:
     """What is kept of one request: its forms for the index, how to place it, and its last answer."""
 
-    __slots__ = ("answer", "forms", "placer", "request", "requires_inside")
+    __slots__ = ("answer", "forms", "placer", "requires_inside")
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.forms = read_forms(request)
-        self.placer = Placer(request)
-        self.requires_inside = self.placer.planner.summary.requires_inside
+    def __init__(self, request: PreparedRequest) -> None:
+        self.forms = read_forms(request.request)
+        self.placer = Placer(request.request, request.summary)
+        self.requires_inside = request.summary.requires_inside
         self.answer: CachedAnswer | None = None
 
 
@@ -181,7 +179,7 @@ class AnswerCache:
         key = request.match_key
         cached = self._requests.get(key)
         if cached is None:
-            cached = self._requests[key] = CachedRequest(request.request)
+            cached = self._requests[key] = CachedRequest(request)
             if len(self._requests) > MAX_CACHED_REQUESTS:
                 self._requests.popitem(last=False)
         else:
