@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from rainbow_sched.model.attempt import Attempt, AttemptState, is_allowed
-from rainbow_sched.model.errors import Conflict, NotFound
+from rainbow_sched.model.errors import Conflict, Corrupt, NotFound
 from rainbow_sched.model.job import Job
 from rainbow_sched.model.job_state import JobEvent
 from rainbow_sched.store.records import Command
 from rainbow_sched.store.session import Row
 from rainbow_sched.store.tables.jobs import JobTable
-from rainbow_sched.store.tables.rows import JobRow, attempt_of, job_of, spec_intact
+from rainbow_sched.store.tables.rows import attempt_of, job_of
 
 _CHANGEABLE = frozenset(
     {
@@ -131,12 +131,12 @@ class AttemptTable(JobTable):
         leased: list[tuple[Attempt, Job]] = []
         while len(leased) < limit:
             taken = self._take_offers(id, limit - len(leased), holder, until, now)
-            jobs = {row.id: row for row in self.job_rows([attempt.job for attempt in taken])}
+            rows = {id: (id, *columns) for id, *columns in self.job_rows([attempt.job for attempt in taken])}
             for attempt in taken:
-                if spec_intact(jobs[attempt.job]):
-                    leased.append((attempt, job_of(jobs[attempt.job], check=False)))
-                else:
-                    self._fail_damaged(attempt, jobs[attempt.job], attempt.created_at if now is None else now)
+                try:
+                    leased.append((attempt, job_of(rows[attempt.job], check=True)))
+                except Corrupt:
+                    self._fail_damaged(attempt, rows[attempt.job], attempt.created_at if now is None else now)
             if len(leased) == len(taken) or not taken:
                 break
         return leased
@@ -155,7 +155,7 @@ class AttemptTable(JobTable):
         taken.sort(key=lambda one: (one[0], one[1].job))
         return [attempt for _, attempt in taken]
 
-    def _fail_damaged(self, attempt: Attempt, row: JobRow, at: float) -> None:
+    def _fail_damaged(self, attempt: Attempt, row: Row, at: float) -> None:
         self.update_attempt(attempt, AttemptState.WITHDRAWN, at, reason=DAMAGED)
         self.update_job(job_of(row, check=False), JobEvent.FAILED, at, reason=DAMAGED)
 

@@ -110,11 +110,8 @@ class JobListTable(JobTable):
             if not page:
                 break
             after = min(page)
-            matching |= {
-                row.id
-                for row in self.job_rows(sorted(page))
-                if which.labels.items() <= job_of(row, check=False).terms.labels.items()
-            }
+            jobs = (job_of(row, check=False) for row in self.job_rows(sorted(page)))
+            matching |= {job.id for job in jobs if which.labels.items() <= job.terms.labels.items()}
         return matching
 
     def _ids_labelled(self, where: _Where, key: str, value: str, *, after: int | None, limit: int) -> set[int]:

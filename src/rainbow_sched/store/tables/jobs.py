@@ -10,7 +10,8 @@ from rainbow_sched.model.errors import Conflict, NotFound
 from rainbow_sched.model.job import Job
 from rainbow_sched.model.job_state import JobEvent, JobState, next_state
 from rainbow_sched.store.records import Dependency
-from rainbow_sched.store.tables.rows import JobRow, job_of, terms_text
+from rainbow_sched.store.session import Row
+from rainbow_sched.store.tables.rows import job_of, terms_text
 from rainbow_sched.store.tables.table import Table, batches
 
 _CHANGEABLE = frozenset(
@@ -42,15 +43,14 @@ class JobTable(Table):
     def jobs(self, ids: Sequence[int]) -> list[Job]:
         return sorted((job_of(row, check=True) for row in self.job_rows(ids)), key=lambda job: job.id)
 
-    def job_rows(self, ids: Sequence[int]) -> list[JobRow]:
+    def job_rows(self, ids: Sequence[int]) -> list[Row]:
         """Return the rows of these jobs, unordered."""
-        parts = (self.db.rows("jobs_by_ids", ids=part) for part in batches(list(ids)))
-        return [JobRow._make(row) for rows in parts for row in rows]
+        return [row for part in batches(list(ids)) for row in self.db.rows("jobs_by_ids", ids=part)]
 
     def jobs_by_tokens(self, owner: str, tokens: Sequence[str]) -> dict[str, Job]:
         wanted = sorted({token for token in tokens if token})
         parts = (self.db.rows("jobs_by_tokens", owner=owner, tokens=part) for part in batches(wanted))
-        found = [job_of(JobRow._make(row), check=False) for rows in parts for row in rows]
+        found = [job_of(row, check=False) for rows in parts for row in rows]
         return {job.client_token: job for job in found}
 
     def update_job(
