@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,6 +10,7 @@ import grpc
 from grpc import aio
 
 from rainbow_sched.model.credential import Principal
+from rainbow_sched.server.admission.connections import address_of
 from rainbow_sched.server.admission.methods import Method
 from rainbow_sched.server.admission.policy import Request
 from rainbow_sched.service.access.audit import ANONYMOUS
@@ -50,12 +50,3 @@ class Call:
 def check_message(call: Call) -> None:
     """Raise Invalid for a message that is too large or malformed."""
     call.method.check(call.message)
-
-
-@functools.lru_cache(maxsize=4096)
-def address_of(peer: str) -> str:
-    """Return the host of a gRPC peer: `ipv4:127.0.0.1:4711`, `ipv6:[::1]:4711`, `unix:`."""
-    if peer.startswith("unix:"):
-        return "unix"
-    _, _, rest = peer.partition(":")
-    return rest.rpartition(":")[0].replace("%5B", "[").replace("%5D", "]").strip("[]").partition("%")[0]

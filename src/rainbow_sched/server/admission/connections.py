@@ -18,7 +18,6 @@ import socket
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -29,12 +28,13 @@ RESERVED_DESCRIPTORS = 200  # descriptors for the database, certificates and log
 _DESCRIPTORS = Path("/proc/self/fd")
 
 
-@dataclass(frozen=True, slots=True)
-class PeerConnection:
-    """A connection of the port."""
-
-    peer: str  # in gRPC's notation
-    address: str  # the key of limits: see `network_of`
+@functools.lru_cache(maxsize=4096)
+def address_of(peer: str) -> str:
+    """Return the host of a gRPC peer: `ipv4:127.0.0.1:4711`, `ipv6:[::1]:4711`, `unix:`."""
+    if peer.startswith("unix:"):
+        return "unix"
+    _, _, rest = peer.partition(":")
+    return rest.rpartition(":")[0].replace("%5B", "[").replace("%5D", "]").strip("[]").partition("%")[0]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -67,7 +67,7 @@ class ConnectionLimiter:
         self._port, self._max_unauthenticated, self._per_address = port, unauthenticated, per_address
         self._visible = _DESCRIPTORS.is_dir()
         self._authenticated: dict[str, None] = {}  # peers with a valid credential
-        self._open: dict[int, PeerConnection | None] = {}  # by socket inode, oldest first; None: not of this port
+        self._open: dict[int, str | None] = {}  # peers by socket inode, oldest first; None: not of this port
 
     def mark_authenticated(self, peer: str) -> None:
         """Record that a call of this connection had a valid credential."""
@@ -91,25 +91,25 @@ class ConnectionLimiter:
     def enforce(self) -> int:
         """Close connections above the limits; return how many."""
         there = self._socket_descriptors()
-        self._open = {inode: one for inode, one in self._open.items() if inode in there}
+        self._open = {inode: peer for inode, peer in self._open.items() if inode in there}
         for inode, descriptor in there.items():
             if inode not in self._open:
                 self._open[inode] = self._opened(descriptor, inode)
-        ours = {inode: one for inode, one in self._open.items() if one is not None}
-        self._authenticated = {one.peer: None for one in ours.values() if one.peer in self._authenticated}
+        ours = {inode: peer for inode, peer in self._open.items() if peer is not None}
+        self._authenticated = {peer: None for peer in ours.values() if peer in self._authenticated}
         cut = [inode for inode in self._excess(ours) if self._close(there[inode], inode)]
         if cut:
             log.warning("closed %d connections: above the limit of one address", len(cut))
         return len(cut)
 
-    def _excess(self, ours: dict[int, PeerConnection]) -> Iterable[int]:
+    def _excess(self, ours: dict[int, str]) -> Iterable[int]:
         by_address: dict[str, list[int]] = defaultdict(list)
-        for inode, one in ours.items():
-            by_address[one.address].append(inode)
+        for inode, peer in ours.items():
+            by_address[network_of(address_of(peer))].append(inode)
         for inodes in by_address.values():
             if len(inodes) <= min(self._max_unauthenticated, self._per_address):
                 continue
-            unauthenticated = [inode for inode in inodes if ours[inode].peer not in self._authenticated]
+            unauthenticated = [inode for inode in inodes if ours[inode] not in self._authenticated]
             oldest = unauthenticated[: max(0, len(unauthenticated) - self._max_unauthenticated)]
             yield from oldest
             yield from [inode for inode in inodes if inode not in set(oldest)][self._per_address :]
@@ -124,7 +124,8 @@ class ConnectionLimiter:
                     descriptors[int(text[8:-1])] = int(name)
         return dict(sorted(descriptors.items()))  # inodes increase with age
 
-    def _opened(self, descriptor: int, inode: int) -> PeerConnection | None:
+    def _opened(self, descriptor: int, inode: int) -> str | None:
+        """Return the peer of a connection of the port."""
         with _socket_of(descriptor, inode) as connection:
             if connection is None or connection.family not in (socket.AF_INET, socket.AF_INET6):
                 return None
@@ -134,7 +135,7 @@ class ConnectionLimiter:
                 host, port = connection.getpeername()[:2]
             except OSError:  # a listening or closed socket
                 return None
-            return PeerConnection(peer_of(host, port), network_of(host))
+            return peer_of(host, port)
 
     def _close(self, descriptor: int, inode: int) -> bool:
         with _socket_of(descriptor, inode) as connection:

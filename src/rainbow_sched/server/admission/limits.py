@@ -43,54 +43,39 @@ class AdmissionLimits:
                 raise Invalid(f"the limit {one.name} must be above 0")
 
 
-@dataclass(slots=True)
-class _Bucket:
-    tokens: float
-    at: float
-
-
 class TokenBuckets:
     """One token bucket per key. Full buckets are deleted when there are too many."""
 
     def __init__(self, rate: float, burst: float) -> None:
         self._rate, self._burst = rate, burst
-        self._buckets: dict[str, _Bucket] = {}
+        self._buckets: dict[str, tuple[float, float]] = {}  # tokens, and when they were counted
 
     def take(self, key: str, now: float, cost: float = 1.0) -> float:
         """Take `cost` tokens and return 0, or return the seconds until they are available and take nothing."""
-        bucket = self._filled(key, now)
-        if bucket.tokens >= cost:
-            bucket.tokens -= cost
-            return 0.0
-        return (cost - bucket.tokens) / self._rate
+        if key not in self._buckets and len(self._buckets) >= MAX_BUCKETS:
+            self._prune(now)
+        tokens, at = self._filled(key, now)
+        missing = cost - tokens
+        self._buckets[key] = (tokens if missing > 0 else -missing, at)
+        return missing / self._rate if missing > 0 else 0.0
 
     def empty(self, key: str, now: float) -> float:
         """Return the seconds until a token is available, 0 if one is. Takes nothing."""
-        bucket = self._buckets.get(key)
-        if bucket is None:
-            return 0.0
-        tokens = min(self._burst, bucket.tokens + max(0.0, now - bucket.at) * self._rate)
+        tokens, _ = self._filled(key, now)
         return 0.0 if tokens >= 1.0 else (1.0 - tokens) / self._rate
 
-    def _filled(self, key: str, now: float) -> _Bucket:
-        bucket = self._buckets.get(key)
-        if bucket is None:
-            if len(self._buckets) >= MAX_BUCKETS:
-                self._prune(now)
-            bucket = self._buckets[key] = _Bucket(self._burst, now)
-            return bucket
-        if now > bucket.at:
-            bucket.tokens = min(self._burst, bucket.tokens + (now - bucket.at) * self._rate)
-            bucket.at = now
-        return bucket
+    def _filled(self, key: str, now: float) -> tuple[float, float]:
+        tokens, at = self._buckets.get(key, (self._burst, now))
+        return (min(self._burst, tokens + (now - at) * self._rate), now) if now > at else (tokens, at)
 
     def _prune(self, now: float) -> None:
         """Delete full buckets; if too many remain, delete the least recently used half."""
         full = self._burst / self._rate
-        used = {key: one for key, one in self._buckets.items() if now - one.at < full and one.tokens < self._burst}
+        used = {
+            key: (tokens, at) for key, (tokens, at) in self._buckets.items() if now - at < full and tokens < self._burst
+        }
         if len(used) >= MAX_BUCKETS:
-            newest = sorted(used.items(), key=lambda item: item[1].at)[len(used) // 2 :]
-            used = dict(newest)
+            used = dict(sorted(used.items(), key=lambda item: item[1][1])[len(used) // 2 :])
         self._buckets = used
 
 
