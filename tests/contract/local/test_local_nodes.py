@@ -13,6 +13,7 @@ import pytest
 from rainbow_sched.agent.backends import BackendSettings
 from rainbow_sched.agent.backends.local.backend import make
 from rainbow_sched.agent.backends.local.files import JobFiles
+from rainbow_sched.agent.backends.local.machine import Machine
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.binding import WRONG_NODES, GroupHosts
@@ -131,7 +132,8 @@ async def test_a_job_that_is_placed_on_other_hosts_is_returned_and_not_started(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
     """What would take a fault of the placing itself: the runner looks again."""
-    monkeypatch.setattr(desk.backend.machine, "_closed", lambda hosts: ())
+    machine = desk.backend.machine
+    monkeypatch.setattr(machine, "take", lambda request, allowed: Machine.take(machine, request))
     ran = desk.directory / "ran"
     update = await desk.run(a_request("touch", str(ran)), allowed=bound("n2"))
     assert (update.result.state, update.result.code) == (AttemptState.RETURNED, WRONG_NODES)

@@ -65,8 +65,8 @@ def place(
 
 def place_groups(
     fold: Fold, plan: Plan, facts: Facts, taken: Sequence[int], unavailable: set[int], barred: Barred
-) -> dict[int, list[int]] | None:
-    """Return the vertices of one complete placement by group, in the graph's order; None if none is found.
+) -> dict[int, dict[int, int]] | None:
+    """Return the units by vertex of one complete placement, by group; None if none is found.
 
     An earlier part may take what a later one needs, so several orders are tried.
     """
@@ -74,14 +74,16 @@ def place_groups(
         return None
     for tops in islice(permutations(plan.tops), MAX_ORDERS):
         chooser = _Chooser(fold, plan.request, facts, taken, unavailable, barred)
-        found: dict[int, set[int]] = {}
+        found: dict[int, dict[int, int]] = {}
         for top in tops:
             chosen = chooser.fill_alone(top)
             if chosen is None:
                 break
-            found.setdefault(top.path[0], set()).update(chosen)
+            mine = found.setdefault(top.path[0], {})
+            for i, units in chosen.items():
+                mine[i] = mine.get(i, 0) + units
         else:
-            return {group: sorted(vertices) for group, vertices in found.items()}
+            return found
     return None
 
 
@@ -139,10 +141,15 @@ class _Chooser:
         self.not_hosts = frozenset(request.not_hosts)
         self.unnamed = not (request.hosts or request.not_hosts or request.properties)
 
-    def fill_alone(self, top: Step) -> list[int] | None:
-        """Return the vertices that one top step of the request takes, or None if it does not fit."""
+    def fill_alone(self, top: Step) -> dict[int, int] | None:
+        """Return the units by vertex that one top step of the request takes, or None if it does not fit."""
         mark = len(self._log)
-        return [i for i, _ in self._log[mark:]] if self.fill(top, -1) else None
+        if not self.fill(top, -1):
+            return None
+        before: dict[int, int] = {}
+        for i, units in self._log[mark:]:
+            before.setdefault(i, units)
+        return {i: self.chosen[i] - units for i, units in before.items()}
 
     def fill(self, step: Step, anchor: int, *, partly: bool = False) -> bool:
         """Place `step` inside `anchor`; if it does not fit completely, undo it unless `partly`."""

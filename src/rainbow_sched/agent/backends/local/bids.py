@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,20 +117,19 @@ def starts_in(
     q: float,
 ) -> float | None:
     """Return the seconds until `wanted` starts at quantile `q`; None if unknown."""
-    trial = copy(machine)
-    trial.free = dict(machine.free)
+    taken = list(machine.taken)
     ends = [(max(0.0, takes(job.limit, q, history, job.elapsed) - job.elapsed), job.place) for job in running]
     waiting = [*queued, wanted]
     at = 0.0
     while True:
         for one in list(waiting):
-            units = trial.fit(one.request, one.allowed)
+            units = machine.fit(one.request, one.allowed, taken)
             if units is None:
                 continue
             if one is wanted:
                 return at
             for i, amount in units.items():
-                trial.free[i] -= amount
+                taken[i] += amount
             ends.append((at + takes(one.request.duration, q, history), Place(units)))
             waiting.remove(one)
         if not ends:
@@ -142,12 +140,12 @@ def starts_in(
         ends.remove(soonest)
         at = max(at, soonest[0])
         for i, amount in soonest[1].units.items():
-            trial.free[i] += amount
+            taken[i] -= amount
 
 
 def cost(wanted: QueuedJob, machine: Machine, prices: Prices) -> float | None:
     """Return the cost of the whole job; None if it does not fit or its duration is not known."""
-    units = machine.fit(wanted.request, wanted.allowed, empty=True)
+    units = machine.fit(wanted.request, wanted.allowed, machine.nothing())
     if units is None:
         return None
     of = {"core": 0, "gpu": 0}

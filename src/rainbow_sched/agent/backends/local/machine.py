@@ -1,21 +1,30 @@
-"""Free resources of this machine, and first-fit placement over its graph."""
+"""Free resources of this machine, with the placement of the matcher: a request means the same to agent and server."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from rainbow_sched.agent.backends.base import CannotBind
 from rainbow_sched.agent.backends.common.host_binding import bound_hosts, unenforced
+from rainbow_sched.matching.fit.levels import Plan, Planner
+from rainbow_sched.matching.fit.placement import Barred, place_groups
+from rainbow_sched.matching.structure.cluster import Fold
+from rainbow_sched.matching.structure.facts import Facts
+from rainbow_sched.matching.structure.hierarchy import Structure
+from rainbow_sched.matching.structure.shapes import Shapes
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.hostlist import collapse
 from rainbow_sched.model.quantities import factor, human_bytes
-from rainbow_sched.model.request import Level, Request
+from rainbow_sched.model.request import Group, Level, Request
 from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts
 
 RULES = NodeRules(hosts=True, groups=True)
 IDENTIFIED = ("core", "gpu")  # types whose units have numbers: cpus, gpu devices
+MAX_PLANS = 256  # requests whose plans are cached
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +48,21 @@ NOWHERE = Place()
 
 
 class Machine:
-    """The leaves of a graph with their free units. Memory counts in bytes, all else in units of the graph."""
+    """A graph with its free units, by leaf. Memory counts in bytes, all else in units of the graph."""
 
     def __init__(self, graph: Graph, cpus: Sequence[int] = ()) -> None:
         """`cpus`: the usable processors; cores are bound to them if there are enough for the graph."""
-        self.graph = graph
-        self._children = graph.children()
         self._scale = [(factor(unit) or 1) if unit else 1 for unit in graph.units]
+        self._unit = dict(zip(reversed(graph.types), reversed(graph.units), strict=True))  # of a type's first vertex
+        self.graph = _in_bytes(graph)
+        self._children = graph.children()
         self.leaves = [i for i, below in enumerate(self._children) if not below]
-        self.size = {i: graph.sizes[i] * self._scale[i] for i in self.leaves}
-        self.free = dict(self.size)
+        self.size = {i: self.graph.sizes[i] for i in self.leaves}
+        self.taken = self.nothing()  # units by vertex
+        shapes = Shapes()
+        self._facts = Facts()
+        self._fold = Fold(Structure(self.graph, shapes), (), self._facts, shapes)
+        self._plan = lru_cache(MAX_PLANS)(self._make_plan)
         self._host = self._hosts()  # leaf -> vertex of its node; -1: none
         self._numbers = self._numbered(cpus)
         self._idle = {i: list(numbers) for i, numbers in self._numbers.items()}
@@ -81,46 +95,77 @@ class Machine:
                 device += self.size[i]
         return numbers
 
+    @property
+    def free(self) -> dict[int, int]:
+        """Return the free units by leaf; below 0 after `occupy` beyond them."""
+        return {i: size - self.taken[i] for i, size in self.size.items()}
+
     def count(self, type: str, *, free: bool = False) -> int:
         """Return the units of a type, all or free. Inner vertices count if all below them is free."""
         found = 0
         for i, kind in enumerate(self.graph.types):
             if kind != type:
                 continue
-            if self._children[i]:
-                found += not free or self._untouched(i, self.free)
+            if i in self.size:
+                found += self.size[i] - (self.taken[i] if free else 0)
             else:
-                found += (self.free if free else self.size)[i]
+                found += not free or not any(self.taken[j] for j in self._fold.structure.below(i))
         return found
 
-    def fit(self, request: Request, allowed: AllowedHosts = ANY_HOST, *, empty: bool = False) -> dict[int, int] | None:
-        """Return the units by leaf that `request` would take now (or of an empty machine); None: no room."""
-        groups = self._groups(request, allowed, dict(self.size if empty else self.free))
+    def fit(
+        self, request: Request, allowed: AllowedHosts = ANY_HOST, taken: Sequence[int] | None = None
+    ) -> dict[int, int] | None:
+        """Return the units by leaf that `request` would take, now or with these units taken; None: no room."""
+        groups = self._groups(request, allowed, self.taken if taken is None else taken)
         return None if groups is None else _added(groups)
 
-    def _groups(self, request: Request, allowed: AllowedHosts, free: dict[int, int]) -> list[dict[int, int]] | None:
-        """Return the units by leaf for each group; groups with the fewest allowed hosts choose first."""
-        found: list[dict[int, int]] = [{} for _ in request.groups]
-        for number in sorted(range(len(found)), key=lambda number: len(allowed.of(number)) or len(self.leaves)):
-            closed = {i: free[i] for i in self._closed(allowed.of(number))}
-            free.update(dict.fromkeys(closed, 0))
-            for level in request.groups[number].levels:
-                if not self._place(level, 0, free, found[number]):
-                    return None
-            free.update(closed)
-        return found
+    def nothing(self) -> list[int]:
+        """Return the units by vertex that an empty machine has taken."""
+        return [0] * len(self.graph)
 
-    def _closed(self, hosts: Sequence[str]) -> Iterator[int]:
-        """Yield the leaves of all nodes but these; none if no hosts are given."""
-        names = frozenset(hosts)
-        if names:
-            for i, host in self._host.items():
-                if host >= 0 and self.host_name(host) not in names:
-                    yield i
+    def _groups(self, request: Request, allowed: AllowedHosts, taken: Sequence[int]) -> list[dict[int, int]] | None:
+        """Return the units by leaf for each group."""
+        hosts = tuple(allowed.of(number) for number in range(len(request.groups)))
+        plan, barred = self._plan(request.groups, hosts)
+        found = place_groups(self._fold, plan, self._facts, taken, set(), barred)
+        if found is None:
+            return None
+        groups = [
+            {i: units for i, units in sorted(found.get(number, {}).items()) if units and i in self.size}
+            for number in range(len(hosts))
+        ]
+        # An exclusive vertex above the nodes, such as a rack, may hold nodes that are not allowed.
+        return (
+            groups
+            if all(not on or set(self._names(group)) <= set(on) for group, on in zip(groups, hosts, strict=True))
+            else None
+        )
+
+    def _make_plan(self, groups: tuple[Group, ...], hosts: tuple[Sequence[str], ...]) -> tuple[Plan, Barred]:
+        """Return how to place groups on these hosts; groups with the fewest hosts choose first.
+
+        Requirements are dropped: the server has met them by its choice of hosts.
+        """
+        bare = tuple(Group(levels=tuple(map(self._bare, group.levels)), name=group.name) for group in groups)
+        plan = Planner(Request(groups=bare)).plan(self._fold.structure.units)
+        tops = sorted(plan.tops, key=lambda top: len(hosts[top.path[0]]) or len(self.leaves))
+        closed = {number: self._closed(names) for number, names in enumerate(hosts) if names}
+        barred = {step.number: closed[top.path[0]] for top in tops if top.path[0] in closed for step in top.walk()}
+        return replace(plan, tops=tuple(tops)), barred
+
+    def _bare(self, level: Level) -> Level:
+        """Return a level without requirements, and with the unit that its type has here if it names none."""
+        unit = level.unit or ("" if level.inside else self._unit.get(level.type, ""))
+        return replace(level, requires=(), unit=unit, inside=tuple(map(self._bare, level.inside)))
+
+    def _closed(self, hosts: Sequence[str]) -> frozenset[int]:
+        """Return all vertices of the nodes that are not among these hosts."""
+        nodes = (i for i, type in enumerate(self.graph.types) if type == "node" and self.host_name(i) not in hosts)
+        return frozenset(j for i in nodes for j in self._fold.structure.below(i))
 
     def take(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> Place | None:
         """Reserve resources for `request` on its allowed hosts; None if there is no room."""
-        groups = self._groups(request, allowed, dict(self.free))
+        groups = self._groups(request, allowed, self.taken)
         if groups is None:
             return None
         units = _added(groups)
@@ -143,8 +188,8 @@ class Machine:
     def occupy(self, place: Place) -> None:
         """Reserve these resources, even beyond the free ones, for a job placed by an earlier agent."""
         for i, amount in place.units.items():
-            if i in self.free:
-                self.free[i] -= amount
+            if i in self.size:
+                self.taken[i] += amount
         gone = {"core": set(place.cpus), "gpu": set(place.gpus)}
         for i, idle in self._idle.items():
             self._idle[i] = [number for number in idle if number not in gone[self.graph.types[i]]]
@@ -161,8 +206,8 @@ class Machine:
     def release(self, place: Place) -> None:
         """Release the resources of `take` or `occupy`."""
         for i, amount in place.units.items():
-            if i in self.free:
-                self.free[i] = min(self.size[i], self.free[i] + amount)
+            if i in self.size:
+                self.taken[i] = max(0, self.taken[i] - amount)
         back = {"core": set(place.cpus), "gpu": set(place.gpus)}
         for i, numbers in self._numbers.items():
             returned = back[self.graph.types[i]]
@@ -178,7 +223,7 @@ class Machine:
             unknown = self._unknown(request, allowed)
         except CannotBind as problem:
             return str(problem)
-        if self.fit(request, allowed, empty=True) is None:
+        if self.fit(request, allowed, self.nothing()) is None:
             return "it does not fit on this machine even if nothing else runs: " + self.totals() + unknown
         return None
 
@@ -204,79 +249,13 @@ class Machine:
             parts.append(f"{kind} {human_bytes(amount)}" if scale > 1 else f"{amount} {kind}")
         return ", ".join(parts)
 
-    # --- first fit ---
 
-    def _below(self, top: int) -> Iterator[int]:
-        """Yield all vertices below `top` in preorder."""
-        stack = list(reversed(self._children[top]))
-        while stack:
-            i = stack.pop()
-            yield i
-            stack.extend(reversed(self._children[i]))
-
-    def _leaves_of(self, top: int) -> list[int]:
-        return [i for i in (top, *self._below(top)) if not self._children[i]]
-
-    def _untouched(self, top: int, free: Mapping[int, int]) -> bool:
-        return all(free[i] == self.size[i] for i in self._leaves_of(top))
-
-    def _place(self, level: Level, top: int, free: dict[int, int], taken: dict[int, int]) -> bool:
-        """Take `level` below `top`; on False, `free` and `taken` are unchanged."""
-        here = [i for i in (top, *self._below(top)) if self.graph.types[i] == level.type]
-        if not here and level.inside and level.abstract:
-            here = [top]
-        before = dict(free), dict(taken)
-        if level.shared:
-            done = all(any(self._inside(level, i, free, taken) for i in here) for _ in range(level.count.min))
-        elif level.inside or any(self._children[i] for i in here):
-            left = level.count.min
-            for i in here:
-                left -= left > 0 and self._inside(level, i, free, taken)
-            done = left == 0
-        else:
-            done = self._amount(level, here, free, taken)
-        if not done:
-            free.clear()
-            taken.clear()
-            free.update(before[0])
-            taken.update(before[1])
-        return done
-
-    def _inside(self, level: Level, host: int, free: dict[int, int], taken: dict[int, int]) -> bool:
-        """Take one vertex of `level`: the resources requested inside it, or all of it."""
-        whole = level.exclusive or not level.inside
-        if whole and not self._untouched(host, free):
-            return False
-        before = dict(free), dict(taken)
-        for child in level.inside:
-            if not self._place(child, host, free, taken):
-                free.update(before[0])
-                taken.clear()
-                taken.update(before[1])
-                return False
-        if whole:
-            for i in self._leaves_of(host):
-                self._grab(i, free[i], free, taken)
-        return True
-
-    def _amount(self, level: Level, here: list[int], free: dict[int, int], taken: dict[int, int]) -> bool:
-        """Take units of a leaf type from as many vertices as needed."""
-        if not here:
-            return False
-        left = level.count.min * ((factor(level.unit) or 1) if level.unit else self._scale[here[0]])
-        for i in here:
-            if level.exclusive and free[i] < self.size[i]:
-                continue
-            amount = min(left, free[i])
-            left -= amount
-            self._grab(i, self.size[i] if level.exclusive and amount else amount, free, taken)
-        return left == 0
-
-    @staticmethod
-    def _grab(i: int, amount: int, free: dict[int, int], taken: dict[int, int]) -> None:
-        if amount:
-            free[i] -= amount
-            taken[i] = taken.get(i, 0) + amount
+def _in_bytes(graph: Graph) -> Graph:
+    """Return the graph with all sizes that have a unit of bytes in bytes, so that jobs take no more than they ask."""
+    scale = [factor(unit) if unit else None for unit in graph.units]
+    sizes = array("q", (size * (each or 1) for size, each in zip(graph.sizes, scale, strict=True)))
+    units = tuple("B" if each else unit for unit, each in zip(graph.units, scale, strict=True))
+    return replace(graph, sizes=sizes, units=units)
 
 
 def _added(groups: Iterable[Mapping[int, int]]) -> dict[int, int]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,7 +12,10 @@ from rainbow_sched.agent.backends.base import Prices
 from rainbow_sched.agent.backends.local.bids import PastRun, QueuedJob, RunningJob, cost, starts_in, takes
 from rainbow_sched.agent.backends.local.machine import Machine, Place
 from rainbow_sched.model.graph import Graph, Vertex
+from rainbow_sched.model.quantities import factor
 from rainbow_sched.model.request import Count, Group, Level, Request
+from tests.support import graph_builders, oracle
+from tests.support.cases import over_seeds
 
 small = st.integers(1, 4)
 
@@ -70,6 +76,39 @@ def test_no_core_is_given_twice_and_all_come_back(steps):
         machine.release(place)
     assert machine.free == machine.size
     assert machine.take(slots(1, 4)).cpus == (0, 1, 2, 3)
+
+
+@over_seeds(400)
+def test_what_is_taken_is_what_the_oracle_finds_room_for(seed):
+    """The oracle tries everything; the machine takes the first fit, and so may wait where the oracle would not."""
+    rng = Random(seed)
+    graph = graph_builders.random_graph(rng)
+    request = graph_builders.random_request(rng, graph, asks=0)
+    request = replace(request, hosts=(), not_hosts=(), properties=(), requires=())
+    machine = Machine(graph)
+    leaves = {graph.ids[i] for i in machine.leaves}
+    used = {id: units for id, units in graph_builders.random_use(rng, graph).items() if id in leaves}
+    scale = {id: factor(unit) or 1 if unit else 1 for id, unit in zip(graph.ids, graph.units, strict=True)}
+    machine.occupy(Place(machine.held({id: units * scale[id] for id, units in used.items()})))
+    before = machine.free
+    room = oracle.fits(graph, request, used=used)
+    units = machine.fit(request)
+    if units is not None:
+        assert room is not False
+        assert all(0 < taken <= before[i] for i, taken in units.items())
+    place = machine.take(request)
+    assert (place is None) is (units is None)
+    if place is not None:
+        machine.release(place)
+    assert machine.free == before
+
+
+def test_an_abstract_level_that_the_machine_lacks_counts_on_the_machine_itself():
+    """As for the server, which offers such a job."""
+    rack = Level(type="rack", count=Count(2), abstract=True, inside=(Level(type="core", count=Count(2)),))
+    request = Request(groups=(Group(levels=(rack,)),))
+    assert sum(a_machine(3, 1).fit(request).values()) == 4
+    assert a_machine(3).fit(request) is None
 
 
 def test_a_whole_node_is_taken_with_all_that_is_in_it():
