@@ -26,8 +26,7 @@ from rainbow_sched.service.clusters.loader import load_cluster, load_jobs
 from rainbow_sched.service.clusters.rules import refresh_groups
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.maintenance import generations, restore
-from rainbow_sched.service.maintenance.retention import Retention
-from rainbow_sched.service.maintenance.timers import Timers
+from rainbow_sched.service.maintenance.timers import Retention, Timers
 from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.scheduling.loop import SchedulingLoop
 from rainbow_sched.service.settings import Settings

@@ -11,7 +11,7 @@ import pytest
 from rainbow_sched.model.errors import Conflict, NotFound
 from rainbow_sched.model.job import Event
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.maintenance import retention
+from rainbow_sched.service.maintenance import timers
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import jobs, watch
 from rainbow_sched.store.base import JobFilter
@@ -56,7 +56,7 @@ async def test_without_the_operators_word_everything_is_kept(tmp_path: Path) -> 
 async def test_finished_jobs_go_after_their_days_in_small_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "JOBS_PER_WRITE", 2)
+    monkeypatch.setattr(timers, "JOBS_DELETED_PER_WRITE", 2)
     clock = ManualClock()
     async with a_service(tmp_path, clock=clock, settings=Settings(policy="first", keep_days=30)) as service:
         await with_cluster(service, "east")
@@ -84,7 +84,7 @@ async def test_of_too_many_the_oldest_go_but_no_recent_ones(tmp_path: Path) -> N
         await ended(service, 5)
         await service.timers.tick()
         assert await left(service) == 5, "somebody may still repeat the submission"
-        clock.advance(2 * retention.MIN_AGE_SECONDS)
+        clock.advance(2 * timers.MIN_AGE_SECONDS)
         await service.timers.tick()
         assert await left(service) == 2
 
