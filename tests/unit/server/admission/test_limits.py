@@ -57,6 +57,28 @@ def test_a_clock_that_goes_back_neither_gives_nor_takes() -> None:
     assert buckets.take("ana", 1_001.0) == 0.0
 
 
+@given(
+    steps=st.lists(st.tuples(st.sampled_from("ab"), st.integers(-6, 6), st.integers(1, 3)), max_size=60),
+    rate=st.integers(1, 3),
+    burst=st.integers(1, 5),
+)
+@settings(max_examples=300)
+def test_buckets_agree_with_tokens_counted_one_by_one(steps: list[tuple[str, int, int]], rate: int, burst: int) -> None:
+    """The oracle's clock only moves forward: a key's time is the latest that was seen for it."""
+    buckets, now = TokenBuckets(rate, burst), 1_000
+    tokens, latest = {"a": burst, "b": burst}, {"a": 0, "b": 0}
+    for key, gap, cost in steps:
+        now += gap
+        latest[key] = latest[key] or now
+        for _ in range(latest[key], now):
+            tokens[key] = min(burst, tokens[key] + rate)
+            latest[key] += 1
+        assert buckets.empty(key, now) == (0 if tokens[key] else 1 / rate)
+        missing = max(0, cost - tokens[key])
+        assert buckets.take(key, now, cost) == missing / rate
+        tokens[key] -= 0 if missing else cost
+
+
 def test_a_million_addresses_do_not_fill_the_memory() -> None:
     buckets = TokenBuckets(0.001, 1)
     for n in range(3 * MAX_BUCKETS):
