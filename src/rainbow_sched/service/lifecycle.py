@@ -1,5 +1,6 @@
-"""The only place that changes a stored job or attempt; each change is an event in the same transaction.
+"""Moves of stored jobs and attempts; each move is one event, in the same transaction.
 
+Nothing else in `service` gives a stored job another state; `tests/unit/service/test_lifecycle.py` holds that.
 Every function takes the open transaction, the job as it was read, and the time. `model/job_state.py` and
 `model/attempt.py` define the legal transitions; consequences for the rest of the system (agents to
 wake, resources to free) are written into `Effects`.
@@ -20,6 +21,7 @@ from rainbow_sched.service.effects import Effects
 from rainbow_sched.store.base import DecidedJob, Tx, WaitingJob
 
 CANCEL = "cancel"
+SUPERSEDED = "a newer attempt was made in the time that the restore has lost"
 DEADLINE_PASSED = "its deadline passed"
 UNKNOWN_REPORT = "unknown_report"  # key of the event detail
 MAX_UNKNOWN_REPORTS_PER_JOB = 20
@@ -300,6 +302,45 @@ def _may_have_begun(tx: Tx, attempt: Attempt) -> bool:
     if attempt.job > tx.old_jobs():
         return False
     return any(row.cluster == attempt.cluster and row.state.holds_jobs for row in tx.restore_reports())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundAttempt:
+    """An accepted attempt that the database lost in a restore and its agent still has."""
+
+    n: int
+    cluster: str
+    token: str
+    holder: str  # epoch of the agent
+    guarded: bool
+    unknown_before: int  # earlier attempts of which nothing is known; each may have used a retry or a rerun
+
+
+def adopt(tx: Tx, fx: Effects, job: Job, found: FoundAttempt, now: float) -> Job:
+    """Make a found attempt the live attempt of its job; earlier ones are closed already."""
+    cluster, cancelling = found.cluster, job.state is JobState.CANCELLING
+    if job.state is JobState.BOUND:
+        job = tx.update_job(job, JobEvent.UNBOUND, now, detail={"why": "restored", "reason": SUPERSEDED})
+    elif job.state is JobState.HELD:
+        job = tx.update_job(job, JobEvent.RELEASED, now, detail={"reason": "it was given out before the restore"})
+    attempt = tx.add_attempt(job, cluster, found.token, now, n=found.n)
+    tx.update_attempt(attempt, AttemptState.ACCEPTED, now, holder=found.holder, guarded=found.guarded)
+    if cancelling:
+        tx.add_command(attempt, CANCEL, now)
+    fx.placed.append((cluster, found.token, job.spec, job.owner))
+    fx.left_pending.append(job.id)
+    fx.events = True
+    return tx.update_job(
+        job,
+        JobEvent.UPDATED if cancelling else JobEvent.BOUND,
+        now,
+        detail={"cluster": cluster, "adopted": found.n},
+        cluster=cluster,
+        attempt=found.n,
+        reason=job.reason if cancelling else f"found on {cluster} after the restore",
+        failures=min(job.terms.retries, job.failures + found.unknown_before),
+        reruns_used=min(job.terms.reruns, job.reruns_used + found.unknown_before),
+    )
 
 
 def hand_off(tx: Tx, fx: Effects, job: Job, attempt: Attempt, now: float) -> Job:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from rainbow_sched.model.attempt import LIVE, Attempt, AttemptState, Failure
 from rainbow_sched.model.job import Delivery, Event
 from rainbow_sched.model.job_state import TRANSITIONS, JobEvent, JobState
-from rainbow_sched.service.agents.recall import SUPERSEDED
+from rainbow_sched.service.lifecycle import SUPERSEDED
 from rainbow_sched.service.maintenance.restore import WITHOUT_REPORT
 from rainbow_sched.simulation.witness import KNOWN, Invariants, JobChange, Witness, known_failure, unknown_outcome
 

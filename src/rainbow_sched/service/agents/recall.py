@@ -7,14 +7,13 @@ older live attempts in the restored copy had ended when it was made.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from rainbow_sched.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.job import MAX_NAME_CHARS, Job, Terms
-from rainbow_sched.model.job_state import JobEvent, JobState
+from rainbow_sched.model.job_state import JobState
 from rainbow_sched.protocol.messages import AttemptRef, KnownAttempt, Report, SyncRequest, UnknownReport, journal_of
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import reports as reported
@@ -30,7 +29,6 @@ OTHER_JOURNAL = "its agent has another journal than when the copy was made, so i
 NO_JOURNAL = "its agent has a journal that never heard of this server, so it cannot tell whether one ran before"
 FORGOTTEN = "its agent has forgotten attempts that ended after the copy was made"
 RECEIVED = "jobs were taken there by hand (rainbow receive), which its agent does not know"
-SUPERSEDED = "a newer attempt was made in the time that the restore has lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,31 +195,15 @@ def _adopt(context: RecallContext, known: KnownAttempt, job: Job) -> None:
     for attempt in attempts:
         if attempt.state.live:
             unknown += _supersede(context, attempt)
-    detail: Mapping[str, object] = {"cluster": cluster, "adopted": ref.n}
-    if job.state is JobState.BOUND:
-        job = tx.update_job(job, JobEvent.UNBOUND, now, detail={"why": "restored", "reason": SUPERSEDED})
-    elif job.state is JobState.HELD:
-        job = tx.update_job(job, JobEvent.RELEASED, now, detail={"reason": "it was given out before the restore"})
-    attempt = tx.add_attempt(job, cluster, ref.token, now, n=ref.n)
-    tx.update_attempt(attempt, AttemptState.ACCEPTED, now, holder=context.request.epoch, guarded=context.request.guards)
-    event = JobEvent.UPDATED if job.state is JobState.CANCELLING else JobEvent.BOUND
-    reason = job.reason if job.state is JobState.CANCELLING else f"found on {cluster} after the restore"
-    bound = tx.update_job(
-        job,
-        event,
-        now,
-        detail=detail,
+    found = lifecycle.FoundAttempt(
+        n=ref.n,
         cluster=cluster,
-        attempt=ref.n,
-        reason=reason,
-        failures=min(job.terms.retries, job.failures + unknown),  # each may have been a retry
-        reruns_used=min(job.terms.reruns, job.reruns_used + unknown),
+        token=ref.token,
+        holder=context.request.epoch,
+        guarded=context.request.guards,
+        unknown_before=unknown,
     )
-    if bound.state is JobState.CANCELLING:
-        tx.add_command(attempt, lifecycle.CANCEL, now)
-    fx.placed.append((cluster, ref.token, job.spec, job.owner))
-    fx.left_pending.append(job.id)
-    fx.events = True
+    lifecycle.adopt(tx, fx, job, found, now)
 
 
 def _supersede(context: RecallContext, attempt: Attempt) -> bool:
@@ -231,11 +213,11 @@ def _supersede(context: RecallContext, attempt: Attempt) -> bool:
     row = history.clusters.get(attempt.cluster)
     awaited = row is not None and row.state.holds_jobs and attempt.cluster != context.request.cluster
     if attempt.state in BEFORE_CONFIRM and not awaited:
-        tx.update_attempt(attempt, AttemptState.WITHDRAWN, now, reason=SUPERSEDED)
+        tx.update_attempt(attempt, AttemptState.WITHDRAWN, now, reason=lifecycle.SUPERSEDED)
         return False
     if attempt.state in BEFORE_CONFIRM:  # its cluster may have started it
         attempt = tx.update_attempt(attempt, AttemptState.ACCEPTED, now)
-    tx.update_attempt(attempt, AttemptState.LOST, now, suspect=False, failure=Failure.LOST, reason=SUPERSEDED)
+    tx.update_attempt(attempt, AttemptState.LOST, now, suspect=False, failure=Failure.LOST, reason=lifecycle.SUPERSEDED)
     return True
 
 
