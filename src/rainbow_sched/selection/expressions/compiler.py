@@ -19,6 +19,7 @@ Run: TypeAlias = Callable[[Mapping[str, Any]], Any]
 _AT: Any = {"lineno": 1, "col_offset": 0}  # Python wants a place for every node
 _INLINE: dict[str, ast.operator] = {"+": ast.Add(), "-": ast.Sub(), "*": ast.Mult(), "/": ast.Div()}
 _ORDER: dict[str, ast.cmpop] = {"<": ast.Lt(), "<=": ast.LtE(), ">": ast.Gt(), ">=": ast.GtE()}
+_CHOICE: dict[str, ast.cmpop] = {"min": ast.LtE(), "max": ast.GtE()}  # of two: the left side if this holds
 
 
 def compile_tree(text: str, tree: Node) -> tuple[Run, frozenset[str]]:
@@ -50,6 +51,8 @@ class _Compiler:
             return _call("name", _name("env"), _constant(args[0]), place)
         if op in ("=~", "!~"):
             return _call(op, self.code(args[0]), self._pattern(op, args[1]), place)
+        if op == "call" and args[0] in _CHOICE and len(args) == 3:
+            return self._inline(*args, place)
         if op == "call":
             return _call(f"call {args[0]}", place, *map(self.code, args[1:]))
         if op in _INLINE or op in _ORDER:
@@ -80,6 +83,9 @@ class _Compiler:
             tests.append(_name(y))
         if op in _ORDER:
             result: ast.expr = ast.Compare(_name(x), [_ORDER[op]], [_name(y)], **_AT)
+        elif op in _CHOICE:
+            left_wins = ast.Compare(_name(x), [_CHOICE[op]], [_name(y)], **_AT)
+            result = ast.IfExp(left_wins, _name(x), _name(y), **_AT)
         else:
             value = _assign(r, ast.BinOp(_name(x), _INLINE[op], _name(y), **_AT))
             tests.append(
@@ -87,7 +93,9 @@ class _Compiler:
             )
             result = _name(r)
         test = ast.BoolOp(ast.And(), tests, **_AT) if len(tests) > 1 else tests[0]
-        return ast.IfExp(test, result, _call(op, _name(x), _name(y), place), **_AT)
+        sides = (_name(x), _name(y))
+        call = _call(f"call {op}", place, *sides) if op in _CHOICE else _call(op, *sides, place)
+        return ast.IfExp(test, result, call, **_AT)
 
 
 def _operator(op: str, parts: list[ast.expr], place: ast.expr) -> ast.expr:
