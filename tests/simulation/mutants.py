@@ -32,7 +32,7 @@ from rainbow_sched.store.transaction import SqlTx
 Patch = pytest.MonkeyPatch
 CUT = FaultRates(partition=6.0)  # nothing but cut wires: what has to happen then happens without delay
 DEAF = FaultRates(manager_error=0.6, agent_crash=8.0)
-LOSSY = FaultRates(loss=0.3, agent_crash=4.0)
+CRASHING = FaultRates(loss=0.3, agent_crash=20.0, long_outages=0.0)
 REPLACED = FaultRates(takeover=4.0, partition=1.0)
 
 
@@ -281,7 +281,7 @@ def counts_its_own_downtime(patch: Patch) -> None:
 # --- R9: cancelling ---
 
 
-@mutant(LOSSY)
+@mutant(CRASHING)
 def tells_a_command_only_once(patch: Patch) -> None:
     def outbox(self: SyncHandler, tx: Any, fx: Any, message: Any, out: Any, *more: Any) -> None:
         original(self, tx, fx, message, out, *more)
