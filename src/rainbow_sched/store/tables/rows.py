@@ -52,30 +52,10 @@ def terms_of(text: str) -> Terms:
 def job_of(row: Row, *, check: bool) -> Job:
     """Convert the columns of `job_columns`; with `check`, raise Corrupt if the stored request has changed since."""
     (
-        id,
-        owner,
-        name,
-        state,
-        hold,
-        spec_digest,
-        spec_body,
-        spec_check,
-        source_body,
-        terms,
-        cluster,
-        attempt,
-        failures,
-        evaluations,
-        evaluated_at,
-        exit_code,
-        reason,
-        client_token,
-        submitted_at,
-        started_at,
-        ended_at,
-        version,
-        reruns_used,
-    ) = row
+        id, owner, name, state, hold, spec_digest, spec_body, spec_check, source_body, terms, cluster,
+        attempt, failures, evaluations, evaluated_at, exit_code, reason, client_token, submitted_at,
+        started_at, ended_at, version, reruns_used,
+    ) = row  # fmt: skip
     if check and not (intact(spec_digest, spec_body) and check_number(bytes(spec_digest)) == spec_check):
         raise Corrupt(f"the stored request of job {id} is damaged: its hash does not match; it is never run")
     return Job(
@@ -106,26 +86,9 @@ def job_of(row: Row, *, check: bool) -> Job:
 def attempt_of(row: Iterable[Any]) -> Attempt:
     """Convert the columns of `attempt_columns`."""
     (
-        job,
-        n,
-        cluster,
-        token,
-        state,
-        created_at,
-        lease_until,
-        accepted_at,
-        started_at,
-        ended_at,
-        exit_code,
-        failure,
-        reason,
-        native_id,
-        suspect,
-        holder,
-        guarded,
-        nodes,
-        code,
-    ) = row
+        job, n, cluster, token, state, created_at, lease_until, accepted_at, started_at, ended_at, exit_code,
+        failure, reason, native_id, suspect, holder, guarded, nodes, code,
+    ) = row  # fmt: skip
     return Attempt(
         job=job,
         n=n,
@@ -166,23 +129,9 @@ def event_of(row: Row) -> Event:
 def cluster_of(row: Row) -> Cluster:
     """Convert the columns of `cluster_columns`."""
     (
-        id,
-        name,
-        standing,
-        manager,
-        registered_at,
-        seen_at,
-        state,
-        state_at,
-        marks,
-        used,
-        rules,
-        record,
-        drain_reason,
-        version,
-        node_rules,
-        wrong_nodes,
-    ) = row
+        id, name, standing, manager, registered_at, seen_at, state, state_at, marks, used, rules, record,
+        drain_reason, version, node_rules, wrong_nodes,
+    ) = row  # fmt: skip
     return Cluster(
         id=id,
         name=name,
@@ -206,21 +155,9 @@ def cluster_of(row: Row) -> Cluster:
 def credential_of(row: Row) -> Credential:
     """Convert the columns of `credential_columns`."""
     (
-        id,
-        kind,
-        digest,
-        owner,
-        scopes,
-        created_at,
-        expires_at,
-        revoked_at,
-        used_at,
-        uses_left,
-        note,
-        ends_at,
-        replaces,
-        renewal_asked,
-    ) = row
+        id, kind, digest, owner, scopes, created_at, expires_at, revoked_at, used_at, uses_left, note,
+        ends_at, replaces, renewal_asked,
+    ) = row  # fmt: skip
     return Credential(
         id=id,
         kind=CredentialKind(kind),
