@@ -240,7 +240,10 @@ class BatchBackend(ABC, Generic[SiteT, PlanT, RecordT, JobT]):
         return first_job(same, self.folder(tag).begun())
 
     async def poll(self) -> tuple[Update, ...]:
-        """Return every job of Rainbow that the manager lists or that left a result in its folder."""
+        """Return every job with a record that the manager lists or that left a result in its folder.
+
+        A listed job without a record may be one of an earlier agent with the same tag: only `lookup` finds it.
+        """
         listed = await self.jobs()
         found, ended, self._markers = await asyncio.to_thread(self._updates, listed)
         found = [update for update in found if update.tag not in self._finished]
@@ -250,39 +253,35 @@ class BatchBackend(ABC, Generic[SiteT, PlanT, RecordT, JobT]):
     def _updates(
         self, listed: Mapping[str, Sequence[JobT]]
     ) -> tuple[list[Update], dict[str, Update], dict[str, tuple[object, ...]]]:
-        """Return the state of all jobs, the ended ones with a record, and the change markers of the running ones.
-
-        Without a record a job may be one of an earlier agent with the same tag.
-        """
+        """Return the state of all jobs, the ended ones, and the change markers of the running ones."""
         found, ended, markers, now = [], dict(self._ended), {}, time.time()
-        for tag in sorted(listed.keys() | self.open_tags()):
+        for tag in sorted(self.open_tags()):
             folder = self.folder(tag)
-            if tag in self._finished:
-                continue
             if tag in ended:
                 found.append(replace(ended[tag], sizes=folder.sizes()))
                 continue
             record = folder.record()
-            update = self._update(tag, record, self.choose(tag, record, listed), now)
+            update = self._update(tag, record, listed, now) if record is not None else None
             if update is None:
                 continue
             found.append(update)
             if update.phase is Phase.RUNNING:
                 markers[tag] = folder.change_marker()
-            elif update.phase is Phase.ENDED and record is not None:
+            elif update.phase is Phase.ENDED:
                 ended[tag] = update
         return found, ended, markers
 
-    def _update(self, tag: str, record: RecordT | None, job: JobT | None, now: float) -> Update | None:
+    def _update(self, tag: str, record: RecordT, listed: Mapping[str, Sequence[JobT]], now: float) -> Update | None:
         """Return the state of a job; a new one that is not listed yet is pending."""
-        submitted = record is not None and (record.native or self.folder(tag).begun())
-        if job is None and record is not None and submitted and self._is_new(record, now):
+        job = self.choose(tag, record, listed)
+        if job is None and self._is_new(record, now) and (record.native or self.folder(tag).begun()):
             return Update(tag=tag, phase=Phase.SUBMITTED, native=record.native)
         return self.update(tag, job, now)
 
     def open_tags(self) -> set[str]:
         """Return the tags of all folders whose jobs are not forgotten."""
-        return {path.name for path in self.root.iterdir() if TAG.fullmatch(path.name)}
+        names = (path.name for path in self.root.iterdir() if TAG.fullmatch(path.name))
+        return {name for name in names if name not in self._finished}
 
     async def changed(self) -> None:
         """Wait until the next poll; the interval is short after an action or output, then grows up to the maximum."""

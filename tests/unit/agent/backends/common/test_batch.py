@@ -259,7 +259,7 @@ async def test_a_job_of_another_submission_is_not_this_one(backend: Backend, sma
 
 async def test_an_ended_job_of_an_earlier_agent_with_the_same_tag_is_not_this_one(backend: Backend, small: Manager):
     small.jobs.append(Job("1", "rb-1-1", "another", Phase.ENDED))
-    await backend.poll()
+    assert await tagged(backend) == {}
     await backend.submit(launch())
     assert await tagged(backend) == {"rb-1-1": Phase.SUBMITTED}
 
