@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from rainbow_sched.matching.explain.cluster_view import ClusterView
 from rainbow_sched.matching.explain.facts import ValueReader, ViewClasses
 from rainbow_sched.matching.explain.variants import Changes, Variants
+from rainbow_sched.matching.structure.facts import value_types
 from rainbow_sched.matching.structure.shapes import Shape
 from rainbow_sched.model.changes import Change, ChangeKind, at
 from rainbow_sched.model.request import Equals, Requirement, Runs, Scalar, Term
@@ -51,6 +52,7 @@ class ValueChanges:
         self._variants = variants
         self._values = values
         self._facts = variants.facts
+        self._described: dict[object, tuple[ChangeKind, str, int] | None] = {}  # by requirement, term and value
 
     def settle(
         self, suggestions: Suggestions, view: ClusterView, root: Shape, classes: ViewClasses
@@ -92,13 +94,23 @@ class ValueChanges:
         self, drop: Change, requirement: Requirement, position: int, value: Scalar
     ) -> tuple[Change, int] | None:
         """Return a change to another value, and the facts that meet the changed requirement."""
+        key = (requirement, value_types((requirement,)), position, type(value), value)
+        if key not in self._described:
+            self._described[key] = self._describe(requirement, position, value)
+        described = self._described[key]
+        if described is None:
+            return None
+        kind, text, meeting = described
+        return replace(drop, kind=kind, term=position, to=value, text=text), meeting
+
+    def _describe(self, requirement: Requirement, position: int, value: Scalar) -> tuple[ChangeKind, str, int] | None:
+        """Return the kind and text of a change to another value, and the facts that meet the changed requirement."""
         described = _describe(requirement.terms[position], value, requirement)
         if described is None:
             return None
-        kind, text = described
         alone = replace(self._variants.request(()), requires=(requirement,))
-        [changed] = Change(kind=kind, term=position, to=value).apply(alone).requires
-        return replace(drop, kind=kind, term=position, to=value, text=text), self._facts.meeting(changed)
+        [changed] = Change(kind=described[0], term=position, to=value).apply(alone).requires
+        return *described, self._facts.meeting(changed)
 
     def _fits(self, suggestion: Suggestion, change: Change, meeting: int, view: ClusterView, root: Shape) -> bool:
         """Check if it fits. Within a situation this depends only on the vertices that meet the new value."""
