@@ -127,9 +127,8 @@ def confirms_what_is_no_longer_on_offer(patch: Patch) -> None:
 def believes_reports_after_the_end(patch: Patch) -> None:
     def report(tx: Any, fx: Any, out: Any, cluster: str, told: Any, now: float) -> None:
         found = reports.find_attempt(tx, cluster, told.ref)
-        if found is not None and told.state not in reports.LIVE:
-            job = found[0]
-            how = lifecycle.AttemptEnd(state=told.state, failure=told.failure, exit_code=told.exit_code)
+        if found is not None and told.ends:
+            job, how = found[0], reports._attempt_end(told, now)
             if job.state in (JobState.BOUND, JobState.CANCELLING):
                 lifecycle.end_attempt(tx, fx, job, lifecycle.live_attempt(tx, job), how, now)
             out.acked.append(told.ref)
