@@ -27,8 +27,8 @@ from rainbow_sched.service.clusters import registration
 from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import jobs
-from rainbow_sched.store.base import JobFilter, NewJob
-from rainbow_sched.store.opening import open_store
+from rainbow_sched.store.base import JobSelection, NewJob
+from rainbow_sched.store.factory import open_store
 from tests.support.agents import sync_request
 from tests.support.server_process import SECRET, ServerProcess
 from tests.support.service import ADMIN, a_graph, a_request, a_user
@@ -113,21 +113,21 @@ async def pages(service: Service, count: int) -> None:
     waiting = frozenset({JobState.HELD})
     living = frozenset(state for state in JobState if not state.terminal)
     which = {
-        "newest": JobFilter(),
-        "by state": JobFilter(states=waiting),
-        "all that have not ended": JobFilter(states=living),
-        "by owner": JobFilter(owners=frozenset({"user7"})),
-        "by owner and state": JobFilter(owners=frozenset({"user7"}), states=waiting),
-        "by label": JobFilter(labels={"team": "t3"}),
-        "by label and state": JobFilter(labels={"team": "t3"}, states=waiting),
-        "by a label and a state it never has": JobFilter(labels={"team": "t3"}, states=frozenset({JobState.FAILED})),
-        "by name": JobFilter(name="step-77"),
-        "by a name nobody has": JobFilter(name="nobody"),
-        "by cluster": JobFilter(cluster="c1"),
-        "by cluster and name": JobFilter(cluster="c1", name="step-77"),
-        "since a time": JobFilter(since=BEGAN + count / 200),
-        "since a time, by state": JobFilter(since=BEGAN + count / 200, states=waiting),
-        "since a time, by owner": JobFilter(since=BEGAN + count / 200, owners=frozenset({"user7"})),
+        "newest": JobSelection(),
+        "by state": JobSelection(states=waiting),
+        "all that have not ended": JobSelection(states=living),
+        "by owner": JobSelection(owners=frozenset({"user7"})),
+        "by owner and state": JobSelection(owners=frozenset({"user7"}), states=waiting),
+        "by label": JobSelection(labels={"team": "t3"}),
+        "by label and state": JobSelection(labels={"team": "t3"}, states=waiting),
+        "by a label and a state it never has": JobSelection(labels={"team": "t3"}, states=frozenset({JobState.FAILED})),
+        "by name": JobSelection(name="step-77"),
+        "by a name nobody has": JobSelection(name="nobody"),
+        "by cluster": JobSelection(cluster="c1"),
+        "by cluster and name": JobSelection(cluster="c1", name="step-77"),
+        "since a time": JobSelection(since=BEGAN + count / 200),
+        "since a time, by state": JobSelection(since=BEGAN + count / 200, states=waiting),
+        "since a time, by owner": JobSelection(since=BEGAN + count / 200, owners=frozenset({"user7"})),
     }
     for name, one in which.items():
         for where, before in (("", 0), (", from the middle", count // 2)):
@@ -141,7 +141,7 @@ async def pages(service: Service, count: int) -> None:
             )
     await timed(
         "page of a user's own",
-        lambda: jobs.listed(service.core, JobFilter(), a_user("user7"), before=0, limit=100),
+        lambda: jobs.listed(service.core, JobSelection(), a_user("user7"), before=0, limit=100),
         50,
         60,
     )

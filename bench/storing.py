@@ -20,7 +20,7 @@ from pathlib import Path
 from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.store import Store, open_store
-from rainbow_sched.store.base import JobFilter, NewJob
+from rainbow_sched.store.base import JobSelection, NewJob
 
 BATCH, ROUNDS, IN_FLIGHT = 1000, 20, 64
 SPEC = json.dumps({"resources": [{"type": "node", "count": 4}], "pad": "x" * 950})
@@ -111,11 +111,11 @@ async def long_queue(store: Store, jobs: int) -> None:
     mine, far = frozenset({"user:7"}), jobs // 2
     live = frozenset({JobState.QUEUED, JobState.HELD, JobState.BOUND, JobState.CANCELLING})
     pages = {
-        "page of 100, newest": (JobFilter(), None),
-        "page of 100, one owner": (JobFilter(owners=mine), None),
-        "page of 100, live, from the middle": (JobFilter(states=live), far),
-        "page of 100, one cluster": (JobFilter(cluster="c1", states=live), far),
-        "page of 100, a name nobody has": (JobFilter(name="nobody"), None),
+        "page of 100, newest": (JobSelection(), None),
+        "page of 100, one owner": (JobSelection(owners=mine), None),
+        "page of 100, live, from the middle": (JobSelection(states=live), far),
+        "page of 100, one cluster": (JobSelection(cluster="c1", states=live), far),
+        "page of 100, a name nobody has": (JobSelection(name="nobody"), None),
     }
     await timed("lease of 50", lambda: store.write(lambda tx: tx.lease("c1", 50, "bench", 9e9, now=1.0)))
     for name, (which, after) in pages.items():
@@ -124,7 +124,7 @@ async def long_queue(store: Store, jobs: int) -> None:
         )
     await timed("1,000 events from the middle", lambda: store.read(lambda tx: tx.events(far, 1000)), 50)
     await timed("lapsed leases", lambda: store.read(lambda tx: tx.lapsed(1.0, 100)))
-    await timed("count by state", lambda: store.read(lambda tx: tx.count_jobs(JobFilter())), 5)
+    await timed("count by state", lambda: store.read(lambda tx: tx.count_jobs(JobSelection())), 5)
 
 
 async def measure(folder: Path, url: str, queue: int) -> None:
@@ -143,7 +143,7 @@ async def measure(folder: Path, url: str, queue: int) -> None:
     await store.close()
     begun = time.perf_counter()
     store = await open_store(url)
-    await store.read(lambda tx: (tx.last_seq(), tx.list_jobs(JobFilter(), limit=1)))
+    await store.read(lambda tx: (tx.last_seq(), tx.list_jobs(JobSelection(), limit=1)))
     print(f"  opened again and ready after {(time.perf_counter() - begun) * 1e3:.0f} ms")
     await store.close()
 

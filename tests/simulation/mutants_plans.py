@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from rainbow_sched.service.core import Core
-from rainbow_sched.service.scheduling import apply
-from rainbow_sched.service.scheduling.apply import ApplyRefused
-from rainbow_sched.service.scheduling.pending import PendingJobs
+from rainbow_sched.service.scheduling import applier
+from rainbow_sched.service.scheduling.applier import ApplyRefused
+from rainbow_sched.service.scheduling.pending_jobs import PendingJobs
 from rainbow_sched.service.scheduling.plan import Reservations
 from rainbow_sched.service.submission import intake
 from rainbow_sched.simulation.fault_rates import FaultRates
@@ -34,8 +34,8 @@ def applies_a_refused_plan_again(patch: Patch) -> None:
         reserved.__exit__()  # with the fleet as it was when it was planned
         return await original(core, reserved, work, brief=brief)
 
-    original = apply.apply
-    patch.setattr(apply, "apply", twice)
+    original = applier.apply
+    patch.setattr(applier, "apply", twice)
     patch.setattr(intake, "apply", twice)
 
 

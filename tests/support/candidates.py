@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rainbow_sched.model.bid import Bid, TrackRecord
 from rainbow_sched.model.candidate import Candidate, ClusterReport, Demand, OwnerLimits, PlacedSinceReport
 from rainbow_sched.model.match import Fit
-from rainbow_sched.selection.decide import Criteria, Question
+from rainbow_sched.selection.decisions import Criteria, Question
 
 NOW = 1_000_000.0
 PRIORITIES = """

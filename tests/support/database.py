@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from rainbow_sched.store.opening import open_store
+from rainbow_sched.store.factory import open_store
 
 NAME = "rainbow.db"
 _made: list[bytes] = []

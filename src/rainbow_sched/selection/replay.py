@@ -5,7 +5,7 @@ from __future__ import annotations
 from rainbow_sched.model.decision import Decision, limits_of
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.match import Fit
-from rainbow_sched.selection.decide import Criteria, Question, decide
+from rainbow_sched.selection.decisions import Criteria, Question, decide
 from rainbow_sched.selection.policies import PolicyTable
 from rainbow_sched.selection.record import read_candidates, read_demand
 

@@ -23,7 +23,7 @@ from rainbow_sched.service.submission.new_jobs import Receipt
 from rainbow_sched.service.submission.submission import Submission
 from rainbow_sched.service.views.explanation import JobExplanation
 from rainbow_sched.service.views.jobs import JobWithAttempt
-from rainbow_sched.store.base import Dependency, JobFilter
+from rainbow_sched.store.base import Dependency, JobSelection
 
 MAX_CACHED = 2_048  # entries of each cache
 MAX_CACHED_TERMS_BYTES = 1_024
@@ -218,7 +218,7 @@ def page_out(made: Iterable[jobs_pb2.Job], limit: int) -> jobs_pb2.ListJobsRespo
     return page
 
 
-def filter_in(message: jobs_pb2.JobFilter) -> JobFilter:
+def filter_in(message: jobs_pb2.JobFilter) -> JobSelection:
     checked_ids(message.ids)
     if len(message.labels) > MAX_LABELS:
         raise Invalid(f"a filter names at most {MAX_LABELS} labels")
@@ -226,7 +226,7 @@ def filter_in(message: jobs_pb2.JobFilter) -> JobFilter:
         states = frozenset(JobState(state) for state in message.states)
     except ValueError as error:
         raise Invalid(f"{error}; the states are {', '.join(JobState)}") from None
-    return JobFilter(
+    return JobSelection(
         states=states,
         owners=frozenset({message.owner} if message.owner else ()),
         cluster=message.cluster,

@@ -52,8 +52,8 @@ from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.store.base import Store
 from rainbow_sched.store.claim_keeper import Claim
+from rainbow_sched.store.factory import open_claimed
 from rainbow_sched.store.mark_file import MarkFile
-from rainbow_sched.store.opening import open_claimed
 
 log = logging.getLogger("rainbow.server")
 DRAIN_SECONDS = 5.0  # for active calls after a SIGTERM

@@ -38,8 +38,8 @@ from rainbow_sched.store.backup import (
     sync,
 )
 from rainbow_sched.store.base import Store, Tx
+from rainbow_sched.store.factory import open_claimed, open_store
 from rainbow_sched.store.mark_file import MarkFile, read_mark
-from rainbow_sched.store.opening import open_claimed, open_store
 from rainbow_sched.store.sqlite import lock_file
 
 ADMIN_FILE = "admin.token"

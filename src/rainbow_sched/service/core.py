@@ -28,7 +28,7 @@ from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.request_cache import RequestCache
 from rainbow_sched.service.scheduling.bids import BidCollector
 from rainbow_sched.service.scheduling.criteria import CriteriaCache
-from rainbow_sched.service.scheduling.pending import PendingJobs
+from rainbow_sched.service.scheduling.pending_jobs import PendingJobs
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.wakeups import EVENTS, OUTPUT, Notifier, cluster_topic
 from rainbow_sched.store.base import Store, Tx

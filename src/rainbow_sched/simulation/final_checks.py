@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.job_state import JobState
-from rainbow_sched.store.base import JobFilter, Tx
+from rainbow_sched.store.base import JobSelection, Tx
 
 if TYPE_CHECKING:
     from rainbow_sched.simulation.world import World
@@ -80,7 +80,7 @@ def i1_nothing_is_lost(world: World) -> str | None:
 
 def i2_tokens_are_single(world: World) -> str | None:
     """I2 there is one job per client token."""
-    stored = world.disk.look(lambda tx: tx.list_jobs(JobFilter(), limit=10_000))
+    stored = world.disk.look(lambda tx: tx.list_jobs(JobSelection(), limit=10_000))
     tokens = [(job.owner, job.client_token) for job in stored if job.client_token]
     return None if len(tokens) == len(set(tokens)) else "two jobs have the same client token"
 

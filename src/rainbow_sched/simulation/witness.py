@@ -12,7 +12,7 @@ from rainbow_sched.model.generation import MIN_SKIPPED_IDS
 from rainbow_sched.model.job import Delivery, Event, Job, Terms
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.simulation.ground_truth import GroundTruth
-from rainbow_sched.store.base import Dependency, JobFilter, ReportState, Tx
+from rainbow_sched.store.base import Dependency, JobSelection, ReportState, Tx
 
 MAX_EVENTS_PER_READ = 10_000
 KNOWN = frozenset({Failure.EXIT, Failure.TIME_LIMIT, Failure.MEMORY, Failure.LAUNCH, Failure.REFUSED})
@@ -143,7 +143,7 @@ class Witness:
         """Replace the observed state with that of the restored database."""
         self.restores += 1
         self.lost |= {id: self._as_lost(job) for id, job in self.jobs.items()}
-        self.jobs = {job.id: job for job in tx.list_jobs(JobFilter(), limit=MAX_EVENTS_PER_READ)}
+        self.jobs = {job.id: job for job in tx.list_jobs(JobSelection(), limit=MAX_EVENTS_PER_READ)}
         self.attempts = {id: tuple(tx.attempts(id)) for id in self.jobs}
         self.waits_for = {id: tx.dependencies(id) for id in self.jobs}
         self.fences = {a.token: (a.job, a.n) for attempts in self.attempts.values() for a in attempts}

@@ -26,7 +26,7 @@ from rainbow_sched.store.records import (
     Command,
     DecidedJob,
     Dependency,
-    JobFilter,
+    JobSelection,
     NewJob,
     PlacedAttempt,
     ReportState,
@@ -42,7 +42,7 @@ __all__ = [
     "Command",
     "DecidedJob",
     "Dependency",
-    "JobFilter",
+    "JobSelection",
     "NewJob",
     "PlacedAttempt",
     "ReadOnly",
@@ -123,10 +123,10 @@ class Tx(Protocol):
     def jobs_by_tokens(self, owner: str, tokens: Sequence[str]) -> dict[str, Job]:
         """Return the jobs that `owner` submitted under these client tokens."""
 
-    def list_jobs(self, which: JobFilter, *, after: int | None = None, limit: int) -> list[Job]:
+    def list_jobs(self, which: JobSelection, *, after: int | None = None, limit: int) -> list[Job]:
         """Return jobs below id `after`, newest first. Specs are not verified: a list shows damage, `job` rejects it."""
 
-    def count_jobs(self, which: JobFilter) -> dict[JobState, int]:
+    def count_jobs(self, which: JobSelection) -> dict[JobState, int]:
         """Count jobs by state; states without jobs are left out."""
 
     def update_job(

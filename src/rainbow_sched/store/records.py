@@ -81,7 +81,7 @@ class WaitingJob(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobFilter:
+class JobSelection:
     """A selection of jobs; an empty field matches all."""
 
     states: frozenset[JobState] = frozenset()

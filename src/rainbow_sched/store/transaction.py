@@ -11,8 +11,8 @@ from rainbow_sched.store.tables.decided_jobs import DecidedJobTable
 from rainbow_sched.store.tables.generations import GenerationTable
 from rainbow_sched.store.tables.history import HistoryTable
 from rainbow_sched.store.tables.job_lists import JobListTable
-from rainbow_sched.store.tables.loading import LoadingTable
 from rainbow_sched.store.tables.new_jobs import NewJobTable
+from rainbow_sched.store.tables.start_up import LoadingTable
 
 
 class SqlTx(

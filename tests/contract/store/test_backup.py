@@ -16,9 +16,9 @@ from rainbow_sched.model.errors import AlreadyExists, Conflict, Corrupt, Invalid
 from rainbow_sched.model.job import Terms
 from rainbow_sched.store import Store, open_store
 from rainbow_sched.store.backup import back_up, fill_postgres, inspect, last_mark, tables
-from rainbow_sched.store.base import Dependency, JobFilter
+from rainbow_sched.store.base import Dependency, JobSelection
 from rainbow_sched.store.claim import Claimant, Replaced, take_over
-from rainbow_sched.store.opening import open_claimed
+from rainbow_sched.store.factory import open_claimed
 from rainbow_sched.store.postgres import _end_sessions
 from tests.contract.store.builders import a_draft, an_offer
 from tests.contract.store.claiming import ELSEWHERE, row_of, sessions, steal
@@ -88,7 +88,7 @@ async def test_a_backup_of_either_database_holds_every_row(url: str, tmp_path: P
     assert {"jobs", "labels", "dependencies", "attempts", "events", "texts", "output", "counters"} <= filled_tables
     assert "generations" in filled_tables
     reopened = await open_store(f"sqlite:///{copy}")
-    assert len(await reopened.read(lambda tx: tx.list_jobs(JobFilter(), limit=1000))) == 301
+    assert len(await reopened.read(lambda tx: tx.list_jobs(JobSelection(), limit=1000))) == 301
     await reopened.close()
 
 

@@ -18,7 +18,7 @@ from rainbow_sched.store import claim as claims
 from rainbow_sched.store import claim_keeper
 from rainbow_sched.store.base import Tx
 from rainbow_sched.store.claim import Claimant, ClaimTaken, Replaced, renew_claim, take_claim, take_over
-from rainbow_sched.store.opening import open_claimed
+from rainbow_sched.store.factory import open_claimed
 from tests.contract.store.builders import a_draft
 from tests.contract.store.claiming import ELSEWHERE, HERE, a_submit, row_of, sessions, steal, stored
 from tests.support.postgres import Postgres

@@ -14,7 +14,7 @@ from rainbow_sched.store import claim_keeper, open_store
 from rainbow_sched.store.base import Tx
 from rainbow_sched.store.claim import Claimant, ClaimTaken, check_claim, renew_claim, take_claim, take_over
 from rainbow_sched.store.claim_keeper import Claim
-from rainbow_sched.store.opening import open_claimed
+from rainbow_sched.store.factory import open_claimed
 from rainbow_sched.store.postgres import DIALECT as POSTGRES
 from rainbow_sched.store.postgres import _end_sessions, _session_name
 from rainbow_sched.store.schema import migrate

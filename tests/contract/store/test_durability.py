@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from rainbow_sched.store import open_store
-from rainbow_sched.store.base import JobFilter, Tx
+from rainbow_sched.store.base import JobSelection, Tx
 
 CYCLES = 4
 ROOT = Path(__file__).parents[3]
@@ -38,7 +38,7 @@ async def test_nothing_acknowledged_is_lost_and_numbers_stay_gapless(url: str) -
             found = tx.jobs_by_tokens(owner, list(acknowledged.values()))
             assert {job.id: key for key, job in found.items()} == acknowledged
             assert all(f'"{job.client_token}"' in job.spec for job in found.values())
-            count = sum(tx.count_jobs(JobFilter()).values())
+            count = sum(tx.count_jobs(JobSelection()).values())
             assert tx.last_seq() == count
             assert [e.seq for e in tx.events(0, count + 9)] == list(range(1, count + 1))
 

@@ -18,8 +18,8 @@ from rainbow_sched.model.generation import MIN_SKIPPED_IDS, SKIPPED_ATTEMPTS, Ca
 from rainbow_sched.model.job_state import JobEvent
 from rainbow_sched.store import Store, open_store
 from rainbow_sched.store.base import ReportState, Tx
+from rainbow_sched.store.factory import open_claimed
 from rainbow_sched.store.mark_file import MarkFile, read_mark
-from rainbow_sched.store.opening import open_claimed
 from rainbow_sched.store.records import DecidedJob, RestoreFinding
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft
 

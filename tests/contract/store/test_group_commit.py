@@ -12,7 +12,7 @@ from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import Conflict, Unavailable
 from rainbow_sched.model.job_state import JobEvent
 from rainbow_sched.store import Store, Tx, open_store
-from rainbow_sched.store.base import JobFilter, ReadOnly
+from rainbow_sched.store.base import JobSelection, ReadOnly
 from rainbow_sched.store.engine import SqlStore
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft, a_job, flat
 
@@ -54,7 +54,7 @@ async def test_one_failing_work_does_not_spoil_its_neighbours(store: Store) -> N
         await bad[0]
     with pytest.raises(Exception, match="no_such_table"):
         await bad[1]
-    jobs = await store.read(lambda tx: tx.list_jobs(JobFilter(), limit=50))
+    jobs = await store.read(lambda tx: tx.list_jobs(JobSelection(), limit=50))
     assert [(job.id, job.name) for job in jobs] == [(id, "sleep") for id in (6, 5, 4, 3, 2, 1)]
     assert await store.read(lambda tx: [e.seq for e in tx.events(0, 50)]) == [1, 2, 3, 4, 5, 6]
 
@@ -96,7 +96,7 @@ async def test_event_numbers_have_no_gap_however_many_write_and_fail_at_once(sto
     await asyncio.gather(*[one(i) for i in range(80)])
     events = await store.read(lambda tx: tx.events(0, 1000))
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
-    jobs = await store.read(lambda tx: tx.list_jobs(JobFilter(), limit=100))
+    jobs = await store.read(lambda tx: tx.list_jobs(JobSelection(), limit=100))
     assert sorted(job.id for job in jobs) == list(range(1, len(jobs) + 1))
     assert len(events) == 2 * len(jobs) > 0
 
@@ -106,10 +106,10 @@ async def test_a_reader_sees_one_moment_and_waits_for_no_writer(store: Store) ->
     inside, finish = threading.Event(), threading.Event()
 
     def slow_read(tx: Tx) -> tuple[int, int]:
-        before = len(tx.list_jobs(JobFilter(), limit=9))
+        before = len(tx.list_jobs(JobSelection(), limit=9))
         inside.set()
         finish.wait(10)
-        return before, len(tx.list_jobs(JobFilter(), limit=9))
+        return before, len(tx.list_jobs(JobSelection(), limit=9))
 
     reading = asyncio.create_task(store.read(slow_read))
     await asyncio.to_thread(inside.wait, 10)
@@ -121,16 +121,16 @@ async def test_a_reader_sees_one_moment_and_waits_for_no_writer(store: Store) ->
         tx.add_jobs([a_draft()])
         inside.set()
         finish.wait(10)
-        return len(tx.list_jobs(JobFilter(), limit=9))
+        return len(tx.list_jobs(JobSelection(), limit=9))
 
     inside.clear()
     finish.clear()
     writing = asyncio.create_task(store.write(slow_write))
     await asyncio.to_thread(inside.wait, 10)
-    assert len(await store.read(lambda tx: tx.list_jobs(JobFilter(), limit=9))) == 2
+    assert len(await store.read(lambda tx: tx.list_jobs(JobSelection(), limit=9))) == 2
     finish.set()
     assert await writing == 3
-    assert len(await store.read(lambda tx: tx.list_jobs(JobFilter(), limit=9))) == 3
+    assert len(await store.read(lambda tx: tx.list_jobs(JobSelection(), limit=9))) == 3
 
 
 async def test_writing_inside_a_read_is_refused(store: Store) -> None:

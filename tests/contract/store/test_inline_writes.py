@@ -10,7 +10,7 @@ import pytest
 from rainbow_sched.model.errors import Conflict, Unavailable
 from rainbow_sched.model.job_state import JobEvent
 from rainbow_sched.store import Store, Tx, open_store
-from rainbow_sched.store.base import JobFilter
+from rainbow_sched.store.base import JobSelection
 from tests.contract.store.builders import a_draft, flat
 
 
@@ -32,7 +32,7 @@ async def test_brief_works_and_others_leave_no_gap_and_no_trace_of_those_that_fa
 
     stored = await asyncio.gather(*[one(i) for i in range(120)])
     assert stored == [i % 5 != 0 for i in range(120)]
-    jobs = await store.read(lambda tx: tx.list_jobs(JobFilter(), limit=200))
+    jobs = await store.read(lambda tx: tx.list_jobs(JobSelection(), limit=200))
     assert sorted(job.name for job in jobs) == sorted(f"job{i}" for i in range(120) if i % 5)
     assert [job.id for job in jobs] == list(range(len(jobs), 0, -1))
     events = await store.read(lambda tx: tx.events(0, 1000))

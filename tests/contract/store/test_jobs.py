@@ -11,7 +11,7 @@ from rainbow_sched.model.errors import AlreadyExists, Conflict, Corrupt, Invalid
 from rainbow_sched.model.job import Delivery, Hold, Job, Terms
 from rainbow_sched.model.job_state import JobEvent, JobState, next_state
 from rainbow_sched.store import Store, Tx
-from rainbow_sched.store.base import Dependency, JobFilter, NewJob
+from rainbow_sched.store.base import Dependency, JobSelection, NewJob
 from tests.contract.store.builders import SPEC, a_bound_draft, a_cluster, a_draft, a_job
 
 TERMS = Terms(
@@ -96,7 +96,7 @@ async def test_a_bound_job_arrives_with_its_attempt_its_decision_and_its_events(
 async def test_a_draft_that_makes_no_sense_is_refused_and_leaves_nothing(store: Store, draft: NewJob) -> None:
     with pytest.raises(Invalid):
         await store.write(lambda tx: tx.add_jobs([a_draft(), draft]))
-    assert await store.read(lambda tx: (tx.count_jobs(JobFilter()), tx.last_seq())) == ({}, 0)
+    assert await store.read(lambda tx: (tx.count_jobs(JobSelection()), tx.last_seq())) == ({}, 0)
 
 
 async def test_a_job_cannot_be_bound_to_a_cluster_that_is_not_there(store: Store) -> None:
@@ -169,9 +169,9 @@ async def test_changed_terms_are_found_under_the_new_ones(store: Store) -> None:
     leased = await store.write(lambda tx: tx.lease("perl", 1, "agent", 9.0))
     assert [job.id for _, job in leased] == [1]
     for team, ids in (("old", []), ("new", [1])):
-        jobs = await store.read(lambda tx, team=team: tx.list_jobs(JobFilter(labels={"team": team}), limit=9))
+        jobs = await store.read(lambda tx, team=team: tx.list_jobs(JobSelection(labels={"team": team}), limit=9))
         assert [job.id for job in jobs] == ids
-    assert len(await store.read(lambda tx: tx.list_jobs(JobFilter(name="x"), limit=9))) == 1
+    assert len(await store.read(lambda tx: tx.list_jobs(JobSelection(name="x"), limit=9))) == 1
 
 
 async def test_waiting_and_queued_jobs_come_oldest_first_in_pages(store: Store) -> None:
@@ -248,7 +248,7 @@ async def test_a_flipped_bit_in_a_request_is_noticed_and_refused(store: Store) -
     await store.write(lambda tx: tx.db.run("UPDATE texts SET body = " + _flipped(tx)))
     with pytest.raises(Corrupt, match="job 1"):
         await store.read(lambda tx: tx.job(1))
-    (listed,) = await store.read(lambda tx: tx.list_jobs(JobFilter(), limit=5))
+    (listed,) = await store.read(lambda tx: tx.list_jobs(JobSelection(), limit=5))
     assert listed.spec != SPEC
 
 

@@ -12,7 +12,7 @@ from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.job import Hold, Job, Terms
 from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.store import Store, Tx
-from rainbow_sched.store.base import DecidedJob, JobFilter, NewJob
+from rainbow_sched.store.base import DecidedJob, JobSelection, NewJob
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft
 
 OWNERS, NAMES, CLUSTERS = ("ana", "bob", "eve"), ("a", "b"), ("east", "west")
@@ -25,7 +25,7 @@ async def test_a_list_by_label_and_state_follows_jobs_as_they_move(store: Store)
     await store.write(lambda tx: tx.add_jobs([a_draft(terms=labelled) for _ in range(3)]))
 
     async def listed(state: JobState) -> list[int]:
-        which = JobFilter(labels={"team": "x"}, states=frozenset({state}))
+        which = JobSelection(labels={"team": "x"}, states=frozenset({state}))
         return [job.id for job in await store.read(lambda tx: tx.list_jobs(which, limit=9))]
 
     one, two, _ = [await store.read(lambda tx, id=id: tx.job(id)) for id in (1, 2, 3)]
@@ -54,7 +54,7 @@ def drafts(draw: st.DrawFn) -> NewJob:
 
 
 filters = st.builds(
-    JobFilter,
+    JobSelection,
     states=st.frozensets(st.sampled_from([JobState.QUEUED, JobState.HELD, JobState.BOUND]), max_size=2),
     owners=st.frozensets(st.sampled_from(OWNERS), max_size=2),
     cluster=st.sampled_from(["", *CLUSTERS]),
@@ -65,7 +65,7 @@ filters = st.builds(
 )
 
 
-def meant(which: JobFilter, job: Job) -> bool:
+def meant(which: JobSelection, job: Job) -> bool:
     """The slow, obvious filter."""
     return (
         (not which.states or job.state in which.states)
@@ -81,7 +81,7 @@ def meant(which: JobFilter, job: Job) -> bool:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drafts=st.lists(drafts(), max_size=12), which=st.lists(filters, min_size=1, max_size=4), limit=st.integers(1, 5))
 async def test_pages_and_counts_agree_with_a_plain_filter(
-    store: Store, drafts: list[NewJob], which: list[JobFilter], limit: int
+    store: Store, drafts: list[NewJob], which: list[JobSelection], limit: int
 ) -> None:
     def work(tx: Tx) -> None:
         for name in CLUSTERS:
@@ -98,7 +98,7 @@ async def test_pages_and_counts_agree_with_a_plain_filter(
         await store.write(work)
 
 
-def in_pages(tx: Tx, which: JobFilter, limit: int) -> list[Job]:
+def in_pages(tx: Tx, which: JobSelection, limit: int) -> list[Job]:
     found: list[Job] = []
     page = tx.list_jobs(which, limit=limit)
     while page:
@@ -112,15 +112,15 @@ def in_pages(tx: Tx, which: JobFilter, limit: int) -> list[Job]:
 @pytest.mark.parametrize(
     ("which", "index"),
     [
-        (JobFilter(states=frozenset({JobState.QUEUED})), "jobs_state"),
-        (JobFilter(owners=frozenset({"ana"})), "jobs_owner"),
-        (JobFilter(cluster="east"), "jobs_cluster"),
-        (JobFilter(name="a", states=frozenset({JobState.HELD})), "jobs_name"),
-        (JobFilter(name="a", cluster="east"), "jobs_name"),
+        (JobSelection(states=frozenset({JobState.QUEUED})), "jobs_state"),
+        (JobSelection(owners=frozenset({"ana"})), "jobs_owner"),
+        (JobSelection(cluster="east"), "jobs_cluster"),
+        (JobSelection(name="a", states=frozenset({JobState.HELD})), "jobs_name"),
+        (JobSelection(name="a", cluster="east"), "jobs_name"),
     ],
 )
 async def test_each_list_is_one_range_of_an_index_and_never_sorted(
-    sqlite_url: str, which: JobFilter, index: str
+    sqlite_url: str, which: JobSelection, index: str
 ) -> None:
     from rainbow_sched.store import open_store
 

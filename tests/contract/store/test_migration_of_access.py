@@ -24,7 +24,7 @@ from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.store import open_store
 from rainbow_sched.store.backup import back_up
-from rainbow_sched.store.base import JobFilter
+from rainbow_sched.store.base import JobSelection
 from tests.support.manual_clock import ManualClock
 from tests.support.old_program import old_source
 
@@ -67,7 +67,7 @@ async def said(service: Service, text: str, now: float) -> list[Any] | None:
 
 
 async def held(service: Service) -> int:
-    return (await service.core.store.read(lambda tx: tx.count_jobs(JobFilter()))).get(JobState.HELD, 0)
+    return (await service.core.store.read(lambda tx: tx.count_jobs(JobSelection()))).get(JobState.HELD, 0)
 
 
 async def test_an_old_database_means_the_same_and_so_does_its_backup(

@@ -14,7 +14,7 @@ from rainbow_sched.model.errors import Conflict, RainbowError
 from rainbow_sched.model.job import Hold, Job, Terms
 from rainbow_sched.model.job_state import TRANSITIONS, JobEvent, JobState, next_state
 from rainbow_sched.store import Store, Tx
-from rainbow_sched.store.base import JobFilter
+from rainbow_sched.store.base import JobSelection
 from tests.contract.store.builders import SPEC, a_bound_draft, a_draft
 from tests.contract.store.test_lists import Undo
 
@@ -167,7 +167,7 @@ class Player:
 
     def agree(self) -> None:
         tx, model = self.tx, self.model
-        assert tx.list_jobs(JobFilter(), limit=1000) == sorted(model.jobs.values(), key=lambda job: -job.id)
+        assert tx.list_jobs(JobSelection(), limit=1000) == sorted(model.jobs.values(), key=lambda job: -job.id)
         assert {a.tag: a for id in model.jobs for a in tx.attempts(id)} == {a.tag: a for a in model.attempts.values()}
         for cluster in CLUSTERS:
             assert tx.live_attempts(cluster) == model.live(cluster)

@@ -10,30 +10,30 @@ from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.job import Hold, Terms
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.store import Store, Tx, open_store
-from rainbow_sched.store.base import JobFilter
+from rainbow_sched.store.base import JobSelection
 from rainbow_sched.store.named_sql import of_rows, statement
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft
 
 ANA, BOTH = frozenset({"user:ana"}), frozenset({"user:ana", "user:bob"})
 HELD, LIVING = frozenset({JobState.HELD}), frozenset(state for state in JobState if not state.terminal)
 FILTERS = {
-    "state": JobFilter(states=HELD),
-    "states": JobFilter(states=LIVING),
-    "owner": JobFilter(owners=ANA),
-    "owners": JobFilter(owners=BOTH),
-    "owner and state": JobFilter(owners=ANA, states=HELD),
-    "label": JobFilter(labels={"team": "x"}),
-    "labels": JobFilter(labels={"team": "x", "run": "1"}),
-    "label and state": JobFilter(labels={"team": "x"}, states=HELD),
-    "label and owner": JobFilter(labels={"team": "x"}, owners=ANA),
-    "name": JobFilter(name="sleep"),
-    "name and state": JobFilter(name="sleep", states=LIVING),
-    "cluster": JobFilter(cluster="perl"),
-    "cluster and owner": JobFilter(cluster="perl", owners=ANA),
-    "time": JobFilter(since=50.0),
-    "time and state": JobFilter(since=50.0, states=HELD),
-    "time and owner": JobFilter(since=50.0, owners=ANA),
-    "ids": JobFilter(ids=frozenset({1, 2})),
+    "state": JobSelection(states=HELD),
+    "states": JobSelection(states=LIVING),
+    "owner": JobSelection(owners=ANA),
+    "owners": JobSelection(owners=BOTH),
+    "owner and state": JobSelection(owners=ANA, states=HELD),
+    "label": JobSelection(labels={"team": "x"}),
+    "labels": JobSelection(labels={"team": "x", "run": "1"}),
+    "label and state": JobSelection(labels={"team": "x"}, states=HELD),
+    "label and owner": JobSelection(labels={"team": "x"}, owners=ANA),
+    "name": JobSelection(name="sleep"),
+    "name and state": JobSelection(name="sleep", states=LIVING),
+    "cluster": JobSelection(cluster="perl"),
+    "cluster and owner": JobSelection(cluster="perl", owners=ANA),
+    "time": JobSelection(since=50.0),
+    "time and state": JobSelection(since=50.0, states=HELD),
+    "time and owner": JobSelection(since=50.0, owners=ANA),
+    "ids": JobSelection(ids=frozenset({1, 2})),
 }
 QUESTIONS: dict[str, Callable[[Tx], object]] = {
     "queued": lambda tx: tx.queued_ids(9, 1),

@@ -9,7 +9,7 @@ import pytest
 
 from rainbow_sched.model.errors import Unavailable
 from rainbow_sched.store import Store, engine, open_store, writer
-from rainbow_sched.store.base import JobFilter
+from rainbow_sched.store.base import JobSelection
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft, a_job, flat
 from tests.support.postgres import Postgres, running_postgres
 
@@ -42,13 +42,13 @@ async def test_a_crash_of_the_database_server_loses_nothing_acknowledged(fragile
             await store.read(lambda tx: tx.last_seq())  # the others write meanwhile
         await asyncio.to_thread(fragile.crash)
         await asyncio.to_thread(fragile.start)
-        count = await store.read(lambda tx: sum(tx.count_jobs(JobFilter()).values()))  # a read finds its way back
+        count = await store.read(lambda tx: sum(tx.count_jobs(JobSelection()).values()))  # a read finds its way back
         assert count >= goal
     for task in writers:
         task.cancel()
     await asyncio.gather(*writers, return_exceptions=True)
     await store.write(lambda tx: None)
-    ids = await store.read(lambda tx: {job.id for job in tx.list_jobs(JobFilter(), limit=100_000)})
+    ids = await store.read(lambda tx: {job.id for job in tx.list_jobs(JobSelection(), limit=100_000)})
     events = await store.read(lambda tx: [e.seq for e in tx.events(0, 100_000)])
     await store.close()
     assert len(set(acknowledged)) == len(acknowledged) >= 400

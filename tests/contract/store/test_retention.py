@@ -9,7 +9,7 @@ from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.job import Hold, Terms
 from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.store import Store, Tx
-from rainbow_sched.store.base import Dependency, JobFilter
+from rainbow_sched.store.base import Dependency, JobSelection
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft, a_job
 
 TABLES = ("jobs", "labels", "dependencies", "attempts", "events", "decisions", "output", "commands")
@@ -41,7 +41,7 @@ async def rows(store: Store) -> dict[str, int]:
 
 
 async def remaining(store: Store) -> list[int]:
-    return [job.id for job in await store.read(lambda tx: tx.list_jobs(JobFilter(), limit=99))]
+    return [job.id for job in await store.read(lambda tx: tx.list_jobs(JobSelection(), limit=99))]
 
 
 async def test_a_removed_job_leaves_nothing_behind(store: Store) -> None:

@@ -12,7 +12,7 @@ from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import Conflict, NotFound
 from rainbow_sched.model.job import Terms
 from rainbow_sched.store import Store, Tx, open_store
-from rainbow_sched.store.base import JobFilter
+from rainbow_sched.store.base import JobSelection
 from tests.contract.store.builders import a_bound_draft, a_cluster, a_draft
 from tests.support.postgres import Postgres
 
@@ -60,7 +60,7 @@ async def test_a_failed_work_is_not_cached(store: Store, order: list[object]) ->
         answers = await together(store, *order)
         assert [isinstance(answer, Conflict) for answer in answers] == [work is failing for work in order]
         await nothing_of_it(store, "old")
-    jobs = await store.read(lambda tx: tx.list_jobs(JobFilter(), limit=99))
+    jobs = await store.read(lambda tx: tx.list_jobs(JobSelection(), limit=99))
     assert [job.id for job in jobs] == list(range(len(jobs), 0, -1))
     assert await store.read(lambda tx: tx.verify_audit()) is None
     events = await store.read(lambda tx: [event.seq for event in tx.events(0, 999)])

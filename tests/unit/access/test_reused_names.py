@@ -12,7 +12,7 @@ from rainbow_sched.model.job import Terms
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.clusters import removal
 from rainbow_sched.service.views import jobs
-from rainbow_sched.store.base import JobFilter
+from rainbow_sched.store.base import JobSelection
 from tests.support.manual_clock import ManualClock
 from tests.support.service import a_service, a_submission, submit, with_cluster
 
@@ -55,6 +55,6 @@ async def test_the_agent_of_a_new_cluster_sees_none_of_the_old_ones_jobs(tmp_pat
         agent = Principal(name="cluster:doomed", kind=CredentialKind.AGENT, scopes=frozenset({"agent:doomed"}))
         with pytest.raises(NotFound):
             await jobs.get(service.core, old.id, agent)
-        assert await jobs.listed(service.core, JobFilter(), agent, before=0, limit=10) == []
+        assert await jobs.listed(service.core, JobSelection(), agent, before=0, limit=10) == []
         await service.scheduling_loop.decide_pending()
         assert (await jobs.get(service.core, old.id, agent)).job.cluster == "doomed"  # now it was given to this one

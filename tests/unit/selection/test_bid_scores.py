@@ -13,7 +13,7 @@ from rainbow_sched.model.candidate import Demand
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.match import Fit
 from rainbow_sched.selection.bid_scores import MAX_BIAS, after_end, after_start, bias, corrected, cost_bias, estimate
-from rainbow_sched.selection.decide import decide
+from rainbow_sched.selection.decisions import decide
 from tests.support.candidates import NOW, a_bid, a_cluster, a_question
 
 

@@ -15,7 +15,7 @@ from rainbow_sched.model.candidate import Candidate, Demand, OwnerLimits
 from rainbow_sched.model.decision import Decision, Row, StoredDecision
 from rainbow_sched.model.match import Fit
 from rainbow_sched.model.request import Count, Group, Level, Request
-from rainbow_sched.selection.decide import Question, decide
+from rainbow_sched.selection.decisions import Question, decide
 from rainbow_sched.selection.policies import Policy, PolicyError, PolicyTable, Ranked, Ranking, built_in
 from tests.support.candidates import NOW, a_cluster, a_question, questions
 

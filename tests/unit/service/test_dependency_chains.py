@@ -11,7 +11,7 @@ from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.effects import MAX_DEPENDENTS_PER_WRITE
 from rainbow_sched.service.submission.submission import Submission
 from rainbow_sched.service.views import jobs
-from rainbow_sched.store.base import Dependency, JobFilter, Tx
+from rainbow_sched.store.base import Dependency, JobSelection, Tx
 from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
@@ -24,7 +24,7 @@ def waiting(kind: str, *ids: int) -> Submission:
 
 
 def states(tx: Tx) -> dict[JobState, int]:
-    return {state: n for state, n in tx.count_jobs(JobFilter()).items() if n}
+    return {state: n for state, n in tx.count_jobs(JobSelection()).items() if n}
 
 
 async def test_a_chain_longer_than_any_recursion_ends_with_its_first_job(tmp_path: Path) -> None:

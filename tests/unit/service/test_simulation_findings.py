@@ -20,7 +20,7 @@ from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.match import Matches
 from rainbow_sched.model.request import Request
 from rainbow_sched.protocol.messages import Report, SyncAnswer
-from rainbow_sched.selection.decide import Question
+from rainbow_sched.selection.decisions import Question
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import registration
 from rainbow_sched.service.core import Core

@@ -82,3 +82,32 @@ def test_generated_code_is_what_the_generator_makes(tmp_path: Path) -> None:
         if p.suffix in (".py", ".pyi")
     }
     assert made == kept, "run `make proto`"
+
+
+def product() -> list[Path]:
+    """The hand-written modules of the package."""
+    return [path for path in modules() if path.is_relative_to(ROOT / "src")]
+
+
+def test_a_class_name_is_used_once() -> None:
+    places: dict[str, list[str]] = {}
+    for path in product():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+NOUNS_LIKE_VERBS = {"binding", "host_binding"}
+NOT_NOUNS = """
+apply ask build call cancel check choose compile create decide delete discover encode evaluate explain find finish
+forget generate get give hold keep known legacy local make merge new old open parse pending poll prepare quick read
+receive register remove resolve retry run save schedule select send serve show simple slow small start stop store
+submit take tell told wait write
+"""
+
+
+def test_modules_are_nouns() -> None:
+    """Commands are the exception: they are named after what the user types."""
+    names = {path.stem for path in product() if path.parent.name != "commands"} - NOUNS_LIKE_VERBS
+    assert {name for name in names if name in NOT_NOUNS.split() or name.endswith(("ing", "ed"))} == set()

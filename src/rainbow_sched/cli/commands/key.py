@@ -32,7 +32,7 @@ def key() -> None:
 def create(path: str | None) -> None:
     """Create a key in a private file. There is no other copy of it."""
     from rainbow_sched.cli.shell.messages import print_message
-    from rainbow_sched.client.signing import create_key
+    from rainbow_sched.client.signatures import create_key
 
     target = _path(path)
     create_key(target)
@@ -46,7 +46,7 @@ def create(path: str | None) -> None:
 @connected
 def show(connector: Connector, path: str | None, user: str | None) -> None:
     """Print your public key as a line for a site's file of allowed signers."""
-    from rainbow_sched.client.signing import load_key, public_bytes
+    from rainbow_sched.client.signatures import load_key, public_bytes
     from rainbow_sched.model.credential import user_name
     from rainbow_sched.model.signature import signer_line
 
@@ -56,6 +56,6 @@ def show(connector: Connector, path: str | None, user: str | None) -> None:
 
 
 def _path(text: str | None) -> Path:
-    from rainbow_sched.client.signing import key_path
+    from rainbow_sched.client.signatures import key_path
 
     return Path(text).expanduser() if text else key_path(os.environ)

@@ -210,7 +210,7 @@ def admin_token(data_dir: Path | None, db: str) -> None:
     from rainbow_sched.service.access.accounts import new_administrator
     from rainbow_sched.service.random_ids import Ids
     from rainbow_sched.store.backup import sqlite_path
-    from rainbow_sched.store.opening import open_store
+    from rainbow_sched.store.factory import open_store
 
     options = ServerOptions(data_dir=data_dir or default_data_dir(), db=db)
     check_file(options, NO_TOKEN_CREATED)

@@ -214,7 +214,7 @@ def signing_key(options: JobOptions, environment: Mapping[str, str]) -> Ed25519P
         if options.key:
             raise Invalid("--key needs --sign")
         return None
-    from rainbow_sched.client.signing import key_path, load_key
+    from rainbow_sched.client.signatures import key_path, load_key
 
     return load_key(Path(options.key).expanduser() if options.key else key_path(environment))
 
@@ -227,7 +227,7 @@ async def sign(client: JobClient, prepared: PreparedJob, key: Ed25519PrivateKey 
     if key is None:
         return prepared.submission
     from rainbow_sched.client.access.methods import AccessClient
-    from rainbow_sched.client.signing import signed
+    from rainbow_sched.client.signatures import signed
 
     owner = (await AccessClient(client.connection).who_am_i()).name
     exact = replace(prepared.submission, canonical=canonical.to_json(prepared.request), text="", dialect="")

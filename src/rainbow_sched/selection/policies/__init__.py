@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.hints import did_you_mean
-from rainbow_sched.selection.policies import constraint, predicted, simple
+from rainbow_sched.selection.policies import constraint, prediction_policies, state_policies
 from rainbow_sched.selection.policies.contract import Policy, PolicyError, PolicyFactory, Ranked, Ranking, UnknownPolicy
 
 __all__ = [
@@ -36,15 +36,15 @@ GROUP = "rainbow.policies"
 MAX_CACHED_POLICIES = 256
 POLICIES: Mapping[str, PolicyFactory] = MappingProxyType(
     {
-        "random": simple.AtRandom.from_options,
-        "first": simple.First.from_options,
-        "least": simple.Least.from_options,
-        "spread": simple.spread,
-        "pack": simple.pack,
+        "random": state_policies.AtRandom.from_options,
+        "first": state_policies.First.from_options,
+        "least": state_policies.Least.from_options,
+        "spread": state_policies.spread,
+        "pack": state_policies.pack,
         "constraint": constraint.ConstraintPolicy.from_options,
-        "start": predicted.Earliest.from_options,
-        "cost": predicted.Cheapest.from_options,
-        "weighted": predicted.Weighted.from_options,
+        "start": prediction_policies.Earliest.from_options,
+        "cost": prediction_policies.Cheapest.from_options,
+        "weighted": prediction_policies.Weighted.from_options,
     }
 )
 

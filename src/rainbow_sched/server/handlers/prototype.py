@@ -13,7 +13,7 @@ from rainbow_sched.model.errors import Impossible, Invalid
 from rainbow_sched.model.job import Job, Terms
 from rainbow_sched.model.request import Request
 from rainbow_sched.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
-from rainbow_sched.selection.decide import decide
+from rainbow_sched.selection.decisions import decide
 from rainbow_sched.server.admission.calls import Context
 from rainbow_sched.server.admission.pipeline import caller
 from rainbow_sched.server.codec import opened

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from rainbow_sched.graphs.formats.packed import unpack, unpack_subsystem
+from rainbow_sched.graphs.formats.packed_graph import unpack, unpack_subsystem
 from rainbow_sched.model.cluster import Cluster
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.job import Hold

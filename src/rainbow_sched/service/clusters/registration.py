@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from rainbow_sched.graphs.formats.packed import pack, pack_subsystem, unpack, unpack_subsystem
+from rainbow_sched.graphs.formats.packed_graph import pack, pack_subsystem, unpack, unpack_subsystem
 from rainbow_sched.graphs.formats.reader import read, read_subsystem
 from rainbow_sched.model.cluster import Cluster, Standing, cluster_name
 from rainbow_sched.model.credential import CredentialKind

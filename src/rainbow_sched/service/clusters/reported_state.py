@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rainbow_sched.graphs.backend import Summary
-from rainbow_sched.graphs.formats.packed import unpack
+from rainbow_sched.graphs.formats.packed_graph import unpack
 from rainbow_sched.graphs.tree import draw
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Cluster, checked_state

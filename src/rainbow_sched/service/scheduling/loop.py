@@ -17,12 +17,12 @@ from rainbow_sched.model.errors import Corrupt, RainbowError, Unavailable
 from rainbow_sched.model.job import Hold, Job
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.prepared_request import PreparedRequest
-from rainbow_sched.selection.decide import wants_bids
+from rainbow_sched.selection.decisions import wants_bids
 from rainbow_sched.service.agents.offers import RECEIVER
 from rainbow_sched.service.agents.reports import BLAMES_CLUSTER
 from rainbow_sched.service.core import Core, uncancelled
 from rainbow_sched.service.maintenance import restore
-from rainbow_sched.service.scheduling.apply import MAX_PLANS, apply_alone, apply_together
+from rainbow_sched.service.scheduling.applier import MAX_PLANS, apply_alone, apply_together
 from rainbow_sched.service.scheduling.plan import (
     PlannedJob,
     Reservations,

@@ -16,10 +16,10 @@ from rainbow_sched.model.decision import Chosen, Refuse, StoredDecision
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.prepared_request import PreparedRequest
-from rainbow_sched.selection.decide import Question, clusters_to_ask, decide, wants_bids
+from rainbow_sched.selection.decisions import Question, clusters_to_ask, decide, wants_bids
 from rainbow_sched.service.agents.host_binding import bound_offer
 from rainbow_sched.service.core import Core
-from rainbow_sched.service.scheduling.pending import shape_of
+from rainbow_sched.service.scheduling.pending_jobs import shape_of
 from rainbow_sched.service.scheduling.question import PlacementQuery, build_question
 
 DECISIONS_PER_YIELD = 8  # then other tasks run

@@ -18,7 +18,7 @@ from rainbow_sched.model.job import Terms
 from rainbow_sched.model.match import Fit, Matches
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.candidate_set import CandidateSet
-from rainbow_sched.selection.decide import MAX_REASONS
+from rainbow_sched.selection.decisions import MAX_REASONS
 from rainbow_sched.selection.question import NO_MISFITS, Question
 from rainbow_sched.service.agents.host_binding import (
     clusters_limited_to_one_group,

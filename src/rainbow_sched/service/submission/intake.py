@@ -16,7 +16,7 @@ from rainbow_sched.model.errors import Invalid, RainbowError, Unavailable
 from rainbow_sched.service.access.audit import Actor, acting
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
-from rainbow_sched.service.scheduling.apply import MAX_PLANS, ApplyRefused, apply
+from rainbow_sched.service.scheduling.applier import MAX_PLANS, ApplyRefused, apply
 from rainbow_sched.service.scheduling.plan import Reservations, TimeSlice
 from rainbow_sched.service.submission.new_jobs import CallOutcome, Quota, Receipt, SubmitCall, insert
 from rainbow_sched.service.submission.submission import MAX_JOBS_DECIDED_FIRST, Submission, plan_submissions

@@ -16,7 +16,7 @@ from rainbow_sched.service.access.principals import reach
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.scheduling.question import unpinned
 from rainbow_sched.service.views.jobs import reaches
-from rainbow_sched.store.base import JobFilter, NewJob, Tx, WaitingJob
+from rainbow_sched.store.base import JobSelection, NewJob, Tx, WaitingJob
 
 SLACK_EVENTS = 1_000  # allowance for events not yet seen
 
@@ -199,7 +199,7 @@ class Quota:
         if last.living + since + new_jobs <= self.limit:
             return
         if last.living - since + new_jobs <= self.limit:
-            counts = tx.count_jobs(JobFilter(owners=frozenset({owner})))
+            counts = tx.count_jobs(JobSelection(owners=frozenset({owner})))
             living = sum(number for state, number in counts.items() if not state.terminal)
             last = self._last[owner] = _JobCount(living, seq)
         if last.living + new_jobs > self.limit:

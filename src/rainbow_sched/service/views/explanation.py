@@ -11,7 +11,7 @@ from rainbow_sched.model.hostlist import collapse
 from rainbow_sched.model.job import Event, Job
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.prepared_request import PreparedRequest
-from rainbow_sched.selection.decide import decide
+from rainbow_sched.selection.decisions import decide
 from rainbow_sched.service.access.principals import reach
 from rainbow_sched.service.agents.host_binding import (
     NOT_ENFORCED,

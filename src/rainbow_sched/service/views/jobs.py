@@ -17,7 +17,7 @@ from rainbow_sched.service.access.principals import Reach, reach
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance import restore
-from rainbow_sched.store.base import JobFilter, Tx
+from rainbow_sched.store.base import JobSelection, Tx
 
 MAX_LISTED = 1_000
 MAX_CANCELLED = 10_000
@@ -67,7 +67,7 @@ async def get(core: Core, id: int, by: Principal) -> JobWithAttempt:
     return await core.store.read(work)
 
 
-async def listed(core: Core, which: JobFilter, by: Principal, *, before: int, limit: int) -> list[JobWithAttempt]:
+async def listed(core: Core, which: JobSelection, by: Principal, *, before: int, limit: int) -> list[JobWithAttempt]:
     """Return jobs within reach, newest first."""
     who = reach(by, "read")
     narrowed = within(which, who)
@@ -83,7 +83,7 @@ async def listed(core: Core, which: JobFilter, by: Principal, *, before: int, li
     return await core.store.read(work)
 
 
-def within(which: JobFilter, who: Reach) -> JobFilter | None:
+def within(which: JobSelection, who: Reach) -> JobSelection | None:
     """Return the filter narrowed to what may be seen; None if nothing is left."""
     if who.everything:
         return which
@@ -95,8 +95,8 @@ def within(which: JobFilter, who: Reach) -> JobFilter | None:
     return _with(which, owners=owners) if owners else None
 
 
-def _with(which: JobFilter, *, owners: frozenset[str] | None = None, cluster: str | None = None) -> JobFilter:
-    return JobFilter(
+def _with(which: JobSelection, *, owners: frozenset[str] | None = None, cluster: str | None = None) -> JobSelection:
+    return JobSelection(
         states=which.states,
         owners=which.owners if owners is None else owners,
         cluster=which.cluster if cluster is None else cluster,
@@ -108,7 +108,7 @@ def _with(which: JobFilter, *, owners: frozenset[str] | None = None, cluster: st
 
 
 async def cancel(
-    core: Core, ids: Sequence[int], which: JobFilter | None, by: Principal, reason: str, *, dry_run: bool = False
+    core: Core, ids: Sequence[int], which: JobSelection | None, by: Principal, reason: str, *, dry_run: bool = False
 ) -> list[JobWithAttempt]:
     """Cancel jobs by id, or all unfinished jobs that match a filter."""
     who = reach(by, "cancel")
@@ -132,12 +132,12 @@ async def cancel(
     return await core.write(work)
 
 
-def _matching_jobs(tx: Tx, which: JobFilter | None, who: Reach) -> list[Job]:
+def _matching_jobs(tx: Tx, which: JobSelection | None, who: Reach) -> list[Job]:
     narrowed = None if which is None else within(which, who)
     if narrowed is None:
         return []
     living = narrowed.states or frozenset(state for state in JobState if not state.terminal)
-    chosen = JobFilter(
+    chosen = JobSelection(
         states=living,
         owners=narrowed.owners,
         cluster=narrowed.cluster,

@@ -14,7 +14,7 @@ from rainbow_sched.service.access.principals import reach
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.views.jobs import reaches, visible
 from rainbow_sched.service.wakeups import EVENTS, OUTPUT
-from rainbow_sched.store.base import JobFilter, Tx
+from rainbow_sched.store.base import JobSelection, Tx
 
 MAX_EVENTS_PER_READ = 500
 MAX_BYTES_PER_READ = 64 * 1024
@@ -26,7 +26,7 @@ async def latest(core: Core) -> int:
     return await core.store.read(lambda tx: tx.last_seq())
 
 
-async def watch(core: Core, which: JobFilter, by: Principal, after: int) -> AsyncIterator[Event]:
+async def watch(core: Core, which: JobSelection, by: Principal, after: int) -> AsyncIterator[Event]:
     """Yield events of the jobs within reach that match the filter, without end."""
     who = reach(by, "read")
     owners = None if who.everything or who.clusters else sorted(who.owners)
@@ -57,17 +57,17 @@ async def watch(core: Core, which: JobFilter, by: Principal, after: int) -> Asyn
             await core.notifier.wait(EVENTS, version, POLL_SECONDS)
 
 
-def _none_removed(tx: Tx, which: JobFilter) -> bool:
+def _none_removed(tx: Tx, which: JobSelection) -> bool:
     """Return True if the filter names jobs of which none was removed, so none of their events was."""
     ids = which.ids or frozenset()
-    return bool(ids) and len(tx.list_jobs(JobFilter(ids=ids), limit=len(ids))) == len(ids)
+    return bool(ids) and len(tx.list_jobs(JobSelection(ids=ids), limit=len(ids))) == len(ids)
 
 
-def _single_job(which: JobFilter) -> int | None:
+def _single_job(which: JobSelection) -> int | None:
     return next(iter(which.ids)) if which.ids and len(which.ids) == 1 else None
 
 
-def _matches(which: JobFilter, job: Job) -> bool:
+def _matches(which: JobSelection, job: Job) -> bool:
     return (
         (not which.ids or job.id in which.ids)
         and (not which.owners or job.owner in which.owners)
@@ -76,7 +76,7 @@ def _matches(which: JobFilter, job: Job) -> bool:
     )
 
 
-def _event_matches(tx: Tx, which: JobFilter, event: Event, job: Job | None) -> bool:
+def _event_matches(tx: Tx, which: JobSelection, event: Event, job: Job | None) -> bool:
     """Return True if the event matches; with a cluster filter, also for jobs that have left that cluster."""
     if job is None or (which.states and event.state not in which.states):
         return False

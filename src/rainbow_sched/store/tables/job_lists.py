@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from rainbow_sched.model.job import Job
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.store.named_sql import Value
-from rainbow_sched.store.records import JobFilter
+from rainbow_sched.store.records import JobSelection
 from rainbow_sched.store.tables.jobs import JobTable
 from rainbow_sched.store.tables.rows import job_of
 
@@ -35,7 +35,7 @@ class _Where:
 class JobListTable(JobTable):
     """The job listings of `base.Tx`."""
 
-    def list_jobs(self, which: JobFilter, *, after: int | None = None, limit: int) -> list[Job]:
+    def list_jobs(self, which: JobSelection, *, after: int | None = None, limit: int) -> list[Job]:
         if which.ids is not None and not which.ids:
             return []
         ids: set[int] = set()
@@ -44,7 +44,7 @@ class JobListTable(JobTable):
         rows = self.job_rows(sorted(ids, reverse=True)[:limit])
         return sorted((job_of(row, check=False) for row in rows), key=lambda job: -job.id)
 
-    def count_jobs(self, which: JobFilter) -> dict[JobState, int]:
+    def count_jobs(self, which: JobSelection) -> dict[JobState, int]:
         if which.ids is not None and not which.ids:
             return {}
         where = self._common(which)
@@ -58,7 +58,7 @@ class JobListTable(JobTable):
         text = f"{self.db.text('count_of_jobs')} {self._and(where)} {self.db.text('by_state')}"
         return {JobState(state): count for state, count in self.db.rows_of(text, where.values)}
 
-    def _all_labelled(self, which: JobFilter) -> list[Job]:
+    def _all_labelled(self, which: JobSelection) -> list[Job]:
         jobs: list[Job] = []
         page = self.list_jobs(which, limit=1000)
         while page:
@@ -66,7 +66,7 @@ class JobListTable(JobTable):
             page = self.list_jobs(which, after=page[-1].id, limit=1000)
         return jobs
 
-    def _ranges(self, which: JobFilter) -> list[_Where]:
+    def _ranges(self, which: JobSelection) -> list[_Where]:
         common = self._common(which)
         states = sorted(s.value for s in which.states)
         owners = sorted(which.owners)
@@ -83,7 +83,7 @@ class JobListTable(JobTable):
             return by_state
         return [where.also("where_owner", owner=o) for where, o in itertools.product(by_state, owners)]
 
-    def _common(self, which: JobFilter) -> _Where:
+    def _common(self, which: JobSelection) -> _Where:
         where = _Where()
         if which.cluster:
             where = where.also("where_cluster_too" if which.name else "where_cluster", cluster=which.cluster)
@@ -96,7 +96,7 @@ class JobListTable(JobTable):
             where = where.also("where_from", since=which.since, first=first)
         return where
 
-    def _newest(self, where: _Where, which: JobFilter, after: int | None, limit: int) -> set[int]:
+    def _newest(self, where: _Where, which: JobSelection, after: int | None, limit: int) -> set[int]:
         if not which.labels:
             if after is not None:
                 where = where.also("where_below", after=after)

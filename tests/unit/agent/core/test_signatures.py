@@ -19,7 +19,7 @@ from rainbow_sched.agent.core.signatures import USED_FILE, SignatureChecker, Use
 from rainbow_sched.agent.core.state import AgentLimits
 from rainbow_sched.agent.runtime.journal import Journal
 from rainbow_sched.agent.runtime.loop import Agent, AgentParts
-from rainbow_sched.client.signing import public_bytes, signed
+from rainbow_sched.client.signatures import public_bytes, signed
 from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.jobspecs.canonical import from_json, to_json
 from rainbow_sched.model.errors import Corrupt, Denied, Invalid

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rainbow_sched.graphs.formats.packed import pack
+from rainbow_sched.graphs.formats.packed_graph import pack
 from rainbow_sched.graphs.formats.reader import read
 from rainbow_sched.model.errors import AlreadyExists, Invalid, NotFound, Unauthenticated
 from rainbow_sched.model.job_state import JobState

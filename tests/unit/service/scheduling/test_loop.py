@@ -12,14 +12,14 @@ from rainbow_sched.service.scheduling.plan import UNDECIDED
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.submission.submission import MAX_JOBS_DECIDED_FIRST
 from rainbow_sched.service.views import jobs
-from rainbow_sched.store.base import JobFilter
+from rainbow_sched.store.base import JobSelection
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
 LONG = MAX_JOBS_DECIDED_FIRST + 20
 
 
 async def states(service: Service) -> list[tuple[JobState, str]]:
-    found = await service.core.store.read(lambda tx: tx.list_jobs(JobFilter(), limit=1000))
+    found = await service.core.store.read(lambda tx: tx.list_jobs(JobSelection(), limit=1000))
     return [(job.state, job.cluster) for job in sorted(found, key=lambda job: job.id)]
 
 
@@ -58,7 +58,7 @@ async def test_what_waits_of_a_batch_says_why_and_goes_when_room_comes(tmp_path:
         await with_cluster(service, "west", nodes=1, cores=4)
         await submit(service, *[a_submission(cores=1)] * LONG)
         await service.scheduling_loop.decide_pending()
-        which = JobFilter(states=frozenset({JobState.HELD}))
+        which = JobSelection(states=frozenset({JobState.HELD}))
         waiting = await service.core.store.read(lambda tx: tx.list_jobs(which, limit=1000))
         assert len(waiting) == LONG - 4
         assert {job.reason for job in waiting} == {"west: fits later, not now"}

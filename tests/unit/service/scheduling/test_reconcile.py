@@ -17,7 +17,7 @@ from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import registration, removal
 from rainbow_sched.service.submission.intake import MAX_JOBS_PER_WRITE
 from rainbow_sched.service.views import jobs
-from rainbow_sched.store.base import Dependency, JobFilter
+from rainbow_sched.store.base import Dependency, JobSelection
 from tests.support.agents import Agent
 from tests.support.service import ADMIN, a_graph, a_service, a_submission, submit, with_cluster
 
@@ -136,7 +136,7 @@ async def test_jobs_that_were_stored_unheard_and_wait_are_decided_though_nobody_
         await service.timers.tick()
         await with_cluster(service, "east", nodes=8)
         await service.scheduling_loop.decide_pending()
-        found = await service.core.store.read(lambda tx: tx.list_jobs(JobFilter(), limit=10))
+        found = await service.core.store.read(lambda tx: tx.list_jobs(JobSelection(), limit=10))
         assert [job.state for job in found] == [JobState.BOUND] * 3
 
 

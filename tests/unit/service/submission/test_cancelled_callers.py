@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rainbow_sched.service.scheduling import pending
-from rainbow_sched.store.base import JobFilter
+from rainbow_sched.service.scheduling import pending_jobs
+from rainbow_sched.store.base import JobSelection
 from tests.support.service import a_service, a_submission, submit, with_cluster
 
 
@@ -46,7 +46,7 @@ async def test_an_internal_error_in_one_answer_leaves_nobody_waiting(
     def faulty(*_: object) -> str:
         raise RuntimeError("on purpose")
 
-    monkeypatch.setattr(pending, "shape_of", faulty)  # asked for jobs that wait, after the commit
+    monkeypatch.setattr(pending_jobs, "shape_of", faulty)  # asked for jobs that wait, after the commit
     async with a_service(tmp_path) as service:
         await with_cluster(service, "alpha", nodes=1, cores=4)
         calls = [submit(service, a_submission(cores=cores)) for cores in (1, 64, 1)]
@@ -54,7 +54,7 @@ async def test_an_internal_error_in_one_answer_leaves_nobody_waiting(
             answers = await asyncio.gather(*calls, return_exceptions=True)
             assert [type(answer) for answer in answers] == [RuntimeError] * 3
             await submit(service, a_submission(cores=1))
-        stored = await service.core.store.read(lambda tx: tx.list_jobs(JobFilter(), limit=10))
+        stored = await service.core.store.read(lambda tx: tx.list_jobs(JobSelection(), limit=10))
         assert [job.cluster for job in stored] == ["alpha", "alpha", "", "alpha"]
         monkeypatch.undo()
         await service.timers.tick()  # memory is compared with what was stored

@@ -12,13 +12,13 @@ import pytest
 
 from rainbow_sched.model.errors import Unavailable, Unconfirmed
 from rainbow_sched.model.job import Terms
-from rainbow_sched.selection.decide import Question
+from rainbow_sched.selection.decisions import Question
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import removal
 from rainbow_sched.service.scheduling import plan
 from rainbow_sched.service.submission import intake
 from rainbow_sched.service.submission.new_jobs import Receipt
-from rainbow_sched.store.base import Dependency, JobFilter
+from rainbow_sched.store.base import Dependency, JobSelection
 from tests.support.manual_clock import ManualClock
 from tests.support.service import a_service, a_submission, submit, with_cluster
 
@@ -183,7 +183,7 @@ async def test_calls_of_which_nobody_knows_whether_they_are_stored_are_not_store
         calls = [submit(service, a_submission(f"user{n}")) for n in range(3)]
         answers = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(answer) for answer in answers] == [Unconfirmed] * 3
-        stored = await service.core.store.read(lambda tx: tx.list_jobs(JobFilter(), limit=10))
+        stored = await service.core.store.read(lambda tx: tx.list_jobs(JobSelection(), limit=10))
         assert sorted(job.owner for job in stored) == ["user0", "user1", "user2"]
 
 
@@ -220,7 +220,7 @@ async def test_jobs_that_were_stored_unheard_are_decided_when_they_are_asked_for
         assert all(receipt.again for receipt in receipts)
         await with_cluster(service, "alpha", nodes=100)
         await service.scheduling_loop.decide_pending()
-        stored = await service.core.store.read(lambda tx: tx.list_jobs(JobFilter(), limit=100))
+        stored = await service.core.store.read(lambda tx: tx.list_jobs(JobSelection(), limit=100))
         assert [job.cluster for job in stored] == ["alpha"] * count
 
 

@@ -12,7 +12,7 @@ from rainbow_sched.model.errors import Exhausted
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.submission.new_jobs import Quota
 from rainbow_sched.service.views import jobs
-from rainbow_sched.store.base import JobFilter, Tx
+from rainbow_sched.store.base import JobSelection, Tx
 from tests.support.service import ADMIN, a_service, a_submission, submit
 
 
@@ -41,7 +41,7 @@ async def test_jobs_are_counted_seldom(tmp_path: Path, monkeypatch: pytest.Monke
         def check(self, tx: Tx, owner: str, coming: int) -> None:
             real = type(tx).count_jobs
 
-            def count(self: Tx, which: JobFilter) -> object:
+            def count(self: Tx, which: JobSelection) -> object:
                 counted.update(which.owners)
                 return real(self, which)
 

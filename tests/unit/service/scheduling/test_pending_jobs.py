@@ -9,7 +9,7 @@ from rainbow_sched.graphs.registry import open_backend
 from rainbow_sched.model.cluster_rules import ClusterRules
 from rainbow_sched.model.job import Terms
 from rainbow_sched.service.clusters.fleet import Fleet
-from rainbow_sched.service.scheduling.pending import PendingJobs
+from rainbow_sched.service.scheduling.pending_jobs import PendingJobs
 from rainbow_sched.store.records import WaitingJob
 
 TERMS = [Terms(), Terms(), Terms(only_clusters=("east",))]  # two of them are equal, and not the same

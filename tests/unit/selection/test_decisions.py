@@ -10,7 +10,7 @@ from rainbow_sched.model.candidate import Candidate, Demand, OwnerLimits, Placed
 from rainbow_sched.model.decision import Chosen, Decision, Refuse, Row, Wait
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.match import Fit
-from rainbow_sched.selection.decide import clusters_to_ask, decide, wants_bids
+from rainbow_sched.selection.decisions import clusters_to_ask, decide, wants_bids
 from tests.support.candidates import NOW, a_bid, a_cluster, a_question, with_criteria
 
 

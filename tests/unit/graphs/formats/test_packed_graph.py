@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rainbow_sched.graphs.formats.compact import from_compact
 from rainbow_sched.graphs.formats.jgf.reader import read_graph
 from rainbow_sched.graphs.formats.jgf.writer import to_jgf
-from rainbow_sched.graphs.formats.packed import digest, pack, pack_subsystem, unpack, unpack_subsystem
+from rainbow_sched.graphs.formats.packed_graph import digest, pack, pack_subsystem, unpack, unpack_subsystem
 from rainbow_sched.model.errors import Corrupt
 from rainbow_sched.model.graph import Graph
 from tests.support.compact_writer import to_compact

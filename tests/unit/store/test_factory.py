@@ -11,7 +11,7 @@ import pytest
 
 from rainbow_sched.model.errors import Corrupt, Invalid, Unavailable
 from rainbow_sched.store import open_store, sqlite
-from rainbow_sched.store.base import JobFilter
+from rainbow_sched.store.base import JobSelection
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ async def test_a_full_disk_is_reported_and_earlier_writes_stay(tmp_path: Path) -
         await store.write(lambda tx: tx.put_user("x" * 200_000, 1.0))
     await store.write(lambda tx: tx.db.rows_of("PRAGMA max_page_count = 1000000", {}))  # type: ignore[attr-defined]
     await store.write(lambda tx: tx.put_user("x" * 200_000, 1.0))
-    assert await store.read(lambda tx: (tx.meta("kept"), tx.count_jobs(JobFilter()))) == ("yes", {})
+    assert await store.read(lambda tx: (tx.meta("kept"), tx.count_jobs(JobSelection()))) == ("yes", {})
     await store.close()
 
 

@@ -16,10 +16,10 @@ from rainbow_sched.model.job import Job, Terms
 from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import removal, rules
-from rainbow_sched.service.scheduling.apply import MAX_PLANS
+from rainbow_sched.service.scheduling.applier import MAX_PLANS
 from rainbow_sched.service.submission.submission import MAX_JOBS_DECIDED_FIRST
 from rainbow_sched.service.views import jobs
-from rainbow_sched.store.base import JobFilter, Tx
+from rainbow_sched.store.base import JobSelection, Tx
 from rainbow_sched.store.claim import Replaced
 from rainbow_sched.store.transaction import SqlTx
 from tests.support.manual_clock import ManualClock
@@ -47,7 +47,7 @@ async def turns(count: int = 30) -> None:
 
 
 async def all_jobs(service: Service) -> list[Job]:
-    found = await service.core.store.read(lambda tx: tx.list_jobs(JobFilter(), limit=1000))
+    found = await service.core.store.read(lambda tx: tx.list_jobs(JobSelection(), limit=1000))
     return sorted(found, key=lambda job: job.id)
 
 

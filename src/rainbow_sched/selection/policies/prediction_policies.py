@@ -13,7 +13,7 @@ from rainbow_sched.model.errors import Invalid
 from rainbow_sched.selection.bid_scores import Estimate, estimate
 from rainbow_sched.selection.options import take
 from rainbow_sched.selection.policies.contract import Ranked, Ranking
-from rainbow_sched.selection.policies.simple import number
+from rainbow_sched.selection.policies.state_policies import number
 
 DEFAULT_WEIGHTS = "0.6*start + 0.3*cost + 0.1*queue"
 MAX_TERMS = 16
