@@ -143,7 +143,7 @@ async def test_a_batch_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
         await with_cluster(service, "east")
         with pytest.raises(Invalid):
             await submit(service, a_submission(token="x"), a_submission(token="x"))
-        listed = await jobs.listed(service.core, jobs.JobFilter(), ADMIN, before=0, limit=10)
+        listed = await jobs.listed(service.core, jobs.JobSelection(), ADMIN, before=0, limit=10)
         assert listed == []
 
 
