@@ -116,6 +116,8 @@ class Attached:
         finally:
             following.cancel()
             self._erase()
+            await asyncio.gather(following, return_exceptions=True)
+            await events.aclose()
 
     async def _cancel(self) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
@@ -118,7 +118,7 @@ class AsyncJobHandle:
             kept[chunk.stream].append(chunk.data)
         return Result(job, b"".join(kept["stdout"]), b"".join(kept["stderr"]))
 
-    def logs(self, *, follow: bool = False, stream: str = "", tail: int = 0) -> AsyncIterator[Chunk]:
+    def logs(self, *, follow: bool = False, stream: str = "", tail: int = 0) -> AsyncGenerator[Chunk, None]:
         """The job's output; with `follow` until it has ended."""
         return self.client.logs(self.id, follow=follow, stream=stream, tail=tail)
 

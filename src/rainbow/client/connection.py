@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -29,6 +30,7 @@ OPTIONS = (
     ("grpc.enable_http_proxy", 0),
 )
 _ASCII = frozenset(map(chr, range(0x20, 0x7F)))
+_END_OF_STREAM: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # missing in the stubs
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ class Connection:
 
     async def stream(
         self, rpc: Rpc[Asked, Answered], request: Asked, begun: Callable[[dict[str, str]], None] | None = None
-    ) -> AsyncIterator[Answered]:
+    ) -> AsyncGenerator[Answered, None]:
         """One try of a server stream; a cut raises Unavailable, and the next try goes to the next server.
 
         `begun` is told what the server says of the stream before its first message.
@@ -162,8 +164,11 @@ class Connection:
             try:
                 if begun is not None:
                     begun({key: str(value) for key, value in await call.initial_metadata() or ()})
-                async for message in call:
+                # Not `async for`: its iterator would be left open when this generator is closed early.
+                message: Any = await call.read()
+                while message is not _END_OF_STREAM:
                     yield message
+                    message = await call.read()
             finally:
                 call.cancel()
         except _NotConnected as error:

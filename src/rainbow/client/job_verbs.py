@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -131,11 +131,12 @@ class JobVerbs:
             open_ids = {id for id in ids if not known[id].ended}
             if not open_ids:
                 return await self._how_they_failed([known[id] for id in ids])
-            async for event in self.watch(JobFilter(ids=sorted(open_ids)), after=0):
-                if event.last:
-                    open_ids.discard(event.job)
-                    if not open_ids:
-                        break
+            async with contextlib.aclosing(self.watch(JobFilter(ids=sorted(open_ids)), after=0)) as events:
+                async for event in events:
+                    if event.last:
+                        open_ids.discard(event.job)
+                        if not open_ids:
+                            break
             if open_ids:  # the server ended the stream early
                 await self.connection.sleep(self.connection.patience.backoff.cap)
 
@@ -145,8 +146,11 @@ class JobVerbs:
         said: dict[int, str] = {}
         if unsaid:
             with contextlib.suppress(TimeoutError):  # a job whose events are gone keeps its category to itself
-                async with asyncio.timeout(self.connection.patience.connect):
-                    async for event in self.watch(JobFilter(ids=sorted(unsaid)), after=0):
+                async with (
+                    asyncio.timeout(self.connection.patience.connect),
+                    contextlib.aclosing(self.watch(JobFilter(ids=sorted(unsaid)), after=0)) as events,
+                ):
+                    async for event in events:
                         if event.last:
                             said[event.job] = str(event.detail.get("failure", ""))
                             unsaid.discard(event.job)
@@ -154,7 +158,9 @@ class JobVerbs:
                                 break
         return tuple(replace(job, failure=said.get(job.id, job.failure)) for job in ended)
 
-    async def watch(self, chosen: JobFilter | None = None, *, after: int | None = None) -> AsyncIterator[EventView]:
+    async def watch(
+        self, chosen: JobFilter | None = None, *, after: int | None = None
+    ) -> AsyncGenerator[EventView, None]:
         """Events as they happen, each once; `after` None: from now on. Goes on where it was after a cut."""
         seen = after
 
@@ -163,16 +169,17 @@ class JobVerbs:
             if seen is None and said.get("rainbow-after", "").isdecimal():
                 seen = int(said["rainbow-after"])
 
-        def open_stream() -> AsyncIterator[jobs.Event]:
+        def open_stream() -> AsyncGenerator[jobs.Event, None]:
             request = jobs.WatchRequest(
                 filter=wire.filter_message(chosen or JobFilter()), after=seen or 0, from_now=seen is None
             )
             return self.connection.stream(rpcs.WATCH, request, begun)
 
-        async for message in self._resumed(open_stream):
-            if seen is None or message.seq > seen:
-                seen = message.seq
-                yield wire.event(message)
+        async with contextlib.aclosing(self._resumed(open_stream)) as messages:
+            async for message in messages:
+                if seen is None or message.seq > seen:
+                    seen = message.seq
+                    yield wire.event(message)
 
     async def logs(
         self,
@@ -182,14 +189,14 @@ class JobVerbs:
         stream: str = "",
         tail: int = 0,
         offsets: Mapping[str, int] | None = None,
-    ) -> AsyncIterator[Chunk]:
+    ) -> AsyncGenerator[Chunk, None]:
         """A job's output, each byte once, from `offsets` by stream if given; with `follow` until the job has ended.
 
         Goes on where it was after a cut.
         """
         at: dict[str, int] = dict(offsets or {})
 
-        def open_stream() -> AsyncIterator[jobs.LogChunk]:
+        def open_stream() -> AsyncGenerator[jobs.LogChunk, None]:
             request = jobs.LogsRequest(
                 id=id,
                 follow=follow,
@@ -200,18 +207,19 @@ class JobVerbs:
             )
             return self.connection.stream(rpcs.LOGS, request)
 
-        async for message in self._resumed(open_stream, followed=follow):
-            offset, data = message.offset, message.data
-            known = at.get(message.stream, 0)
-            if offset < known:
-                offset, data = known, data[known - offset :]
-            if data:
-                at[message.stream] = offset + len(data)
-                yield Chunk(message.stream, offset, data)
+        async with contextlib.aclosing(self._resumed(open_stream, followed=follow)) as messages:
+            async for message in messages:
+                offset, data = message.offset, message.data
+                known = at.get(message.stream, 0)
+                if offset < known:
+                    offset, data = known, data[known - offset :]
+                if data:
+                    at[message.stream] = offset + len(data)
+                    yield Chunk(message.stream, offset, data)
 
     async def _resumed(
-        self, open_stream: Callable[[], AsyncIterator[Item]], *, followed: bool = True
-    ) -> AsyncIterator[Item]:
+        self, open_stream: Callable[[], AsyncGenerator[Item, None]], *, followed: bool = True
+    ) -> AsyncGenerator[Item, None]:
         """The items of a stream that is opened again after each cut, until the patience for silence is over.
 
         What is not `followed` is wanted at once: a server that is away is not waited for as long.
@@ -220,9 +228,10 @@ class JobVerbs:
         heard, tries = loop.time(), 0
         while True:
             try:
-                async for item in open_stream():
-                    yield item
-                    heard, tries = loop.time(), 0
+                async with contextlib.aclosing(open_stream()) as items:
+                    async for item in items:
+                        yield item
+                        heard, tries = loop.time(), 0
                 return
             except Unavailable:
                 if tries == 0:

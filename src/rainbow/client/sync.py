@@ -60,8 +60,10 @@ class Client:
         patience: Patience | None = None,
     ) -> None:
         self.asynchronous = AsyncClient(server, token=token, settings=settings, patience=patience)
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="rainbow-client", daemon=True)
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self.loop = self._runner.get_loop()
+        self._closed = asyncio.Event()
+        self._thread = threading.Thread(target=self._run_loop, name="rainbow-client", daemon=True)
         self._thread.start()
 
     submit_one = _call(AsyncClient.submit_one)
@@ -113,6 +115,14 @@ class Client:
         """A handle on a job that exists already."""
         return JobHandle(self, self.asynchronous.handle(id))
 
+    def _run_loop(self) -> None:
+        with self._runner:  # at its end it cancels the tasks that are left and closes the generators
+            self._runner.run(self._wait_until_closed())
+
+    async def _wait_until_closed(self) -> None:
+        await self._closed.wait()
+        await self.asynchronous.close()
+
     def run(self, asked: Coroutine[Any, Any, R]) -> R:
         """Run one coroutine on the client's loop and wait for its answer."""
         if not self._thread.is_alive():
@@ -147,10 +157,8 @@ class Client:
         """Close the connections and end the thread."""
         if not self._thread.is_alive():
             return
-        self.run(self.asynchronous.close())
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.loop.call_soon_threadsafe(self._closed.set)
         self._thread.join()
-        self.loop.close()
 
     def __enter__(self) -> Client:
         return self

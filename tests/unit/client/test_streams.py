@@ -1,6 +1,8 @@
 """A stream that is cut goes on where it was: nothing twice, nothing missing."""
 
 import asyncio
+import gc
+import sys
 import threading
 
 import grpc
@@ -9,6 +11,7 @@ import pytest
 from rainbow.client.aio import AsyncClient
 from rainbow.client.connection import Backoff, Patience
 from rainbow.client.settings import Settings, addresses
+from rainbow.client.sync import Client
 from rainbow.client.views import Chunk
 from rainbow.model.errors import NotFound, Unavailable
 from rainbow.pb.v2 import jobs_pb2
@@ -156,3 +159,39 @@ async def test_an_absence_is_told_once_to_whoever_stays(server, settings):
         assert [one.seq async for one in client.watch()] == [3, 4]
     assert told
     assert set(told) == {600.0}
+
+
+@pytest.mark.parametrize("state", ["succeeded", "failed"])
+async def test_waiting_for_a_job_leaves_no_stream_open(server, settings, state):
+    """A generator that is dropped while it is open is closed by the loop, perhaps after the loop's end."""
+    server.answers["Jobs/List"] = Script(page("running"), page(state))
+    server.answers["Jobs/Watch"] = [event(1, state), event(2, state)]
+    dropped: list[object] = []
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(firstiter=hooks.firstiter, finalizer=dropped.append)
+    try:
+        async with AsyncClient(settings=settings, patience=QUICK) as client:
+            assert (await client.wait(5)).state == state
+        gc.collect()
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
+    assert dropped == []
+
+
+def test_closing_the_client_ends_what_still_runs_on_its_loop(server, settings):
+    ended = threading.Event()
+
+    async def forever():
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.set()
+
+    client = Client(settings=settings, patience=QUICK)
+    asyncio.run_coroutine_threadsafe(forever(), client.loop)
+    client.close()
+    client.close()
+    assert ended.is_set()
+    assert client.loop.is_closed()
+    with pytest.raises(RuntimeError, match="this client is closed"):
+        client.jobs()
