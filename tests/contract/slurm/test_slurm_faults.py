@@ -69,6 +69,19 @@ async def test_a_job_whose_agent_died_before_sbatch_was_never_submitted_and_can_
     assert (await desk.until(launch.tag, Phase.ENDED)).result.state is AttemptState.SUCCEEDED
 
 
+async def test_a_job_is_not_taken_for_one_of_an_earlier_agent_with_the_same_tag(desk: Desk):
+    """Slurm lists ended jobs for minutes, and the jobs of a server that was set up anew begin at 1."""
+    earlier = await desk.run(a_request("sh", "-c", "exit 3"))
+    settings = replace(desk.backend.settings, directory=desk.directory / "anew")
+    anew = Desk(lambda: make(settings), desk.directory)
+    await anew.backend.start()
+    assert await anew.backend.poll() == ()
+    update = await anew.run(a_request("echo", "anew"))
+    assert update.native != earlier.native
+    assert update.result.exit_code == 0
+    await anew.backend.close()
+
+
 async def test_of_two_submissions_to_slurm_one_runs(desk: Desk, fragile: SlurmCluster):
     launch = a_launch(a_request("sh", "-c", f"echo ran >> {desk.directory}/runs; exit 4"))
     await desk.backend.submit(launch)

@@ -153,15 +153,20 @@ class SlurmBackend:
         return await self._forgotten.look(files)
 
     async def poll(self) -> tuple[Update, ...]:
-        """Every job of ours that Slurm knows, or that left its exit code behind."""
+        """Every job that was submitted here, if Slurm knows it or it left its exit code behind.
+
+        Without a record a listed job may be one of an earlier agent, with the same tag: only `lookup` finds it.
+        """
         jobs = self.queue.ours(await self.queue.fresh())
         return await asyncio.to_thread(self._updates, jobs)
 
     def _updates(self, jobs: dict[str, list[SlurmJob]]) -> tuple[Update, ...]:
         names = {path.name for path in self.root.iterdir() if TAG.fullmatch(path.name)}
         found = []
-        for tag in sorted((names | jobs.keys()) - self._gone.tags):
+        for tag in sorted(names - self._gone.tags):
             files = SlurmFiles(self.root, tag)
+            if files.record() is None:
+                continue
             update = update_of(files, choose(jobs.get(tag, []), files), time.time())
             if update is not None:
                 found.append(update)
