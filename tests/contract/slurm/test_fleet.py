@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -124,6 +125,22 @@ def test_a_job_is_cancelled_while_it_runs_and_while_it_waits(fleet: Fleet):
     for id in (waiting, running_one):
         fleet.until(lambda id=id: fleet.job(id)["state"] == "cancelled", f"the end of job {id}")
     fleet.until(lambda: not fleet.clusters["wide"].call("squeue", "-h").strip(), "an empty queue")
+
+
+@pytest.mark.timeout(180)
+def test_a_job_whose_files_are_lost_is_found_by_its_tag(fleet: Fleet, tmp_path: Path):
+    """Without a record a poll leaves the job out; the agent looks its tag up, and reports its end."""
+    gate = tmp_path / "go"
+    until_gate = f"while [ ! -e {gate} ]; do sleep 0.1; done; exit 4"
+    id = fleet.submit("-M", "wide", "-t", "5m", "--", "sh", "-c", until_gate)
+    fleet.until(lambda: fleet.job(id).get("attempt_state") == "running", "the start")
+    fleet.kill_agent("wide")
+    (files,) = (fleet.folder / "wide").rglob(f"rb-{id}-1")
+    shutil.rmtree(files)
+    fleet.start_agent("wide")
+    gate.touch()
+    fleet.until(lambda: fleet.job(id)["state"] in ("succeeded", "failed"), "the end")
+    assert (fleet.job(id)["state"], fleet.job(id).get("exit_code")) == ("failed", 4)
 
 
 @pytest.mark.timeout(240)
