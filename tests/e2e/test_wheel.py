@@ -114,7 +114,7 @@ def test_server_agent_and_client_work_from_three_environments(server: ServerProc
         listed = json.loads(run(server, client, "clusters", "-o", "json", **token))["clusters"]
         assert [(one["name"], one["manager"]) for one in listed] == [("here", "local")]
         assert "here" in run(server, client, "plan", "-n1", "--", "true", **token)
-        assert "SUCCEEDED on here" in run(server, client, "explain", job, **token)
+        assert "succeeded on here" in run(server, client, "explain", job, **token)
         assert job in run(server, client, "jobs", "-a", **token)
 
 

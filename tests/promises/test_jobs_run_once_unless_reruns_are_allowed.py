@@ -167,7 +167,15 @@ def as_it_was_before_reruns(path: Path) -> None:
             terms = json.loads(text)
             terms.pop("reruns", None)
             db.execute("UPDATE jobs SET terms = ? WHERE id = ?", (json.dumps(terms), id))
-        added = {"jobs": ("reruns_used",), "clusters": ("node_rules", "wrong_nodes"), "attempts": ("nodes", "code")}
+        db.execute("DROP TABLE unsettled_jobs")
+        added = {
+            "jobs": ("reruns_used",),
+            "clusters": ("node_rules", "wrong_nodes"),
+            "attempts": ("nodes", "code"),
+            "users": ("rights",),
+            "cluster_groups": ("rights",),
+            "credentials": ("ends_at", "replaces", "renewal_asked"),
+        }
         for table, columns in added.items():
             for column in columns:
                 db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")

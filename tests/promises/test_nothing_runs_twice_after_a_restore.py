@@ -193,7 +193,7 @@ def test_a_deleted_log_is_detected_and_needs_accept_loss(tmp_path: Path) -> None
         assert whole["rainbow.db-wal"]
         (data / "rainbow.db-wal").unlink()
         said = is_lost(server)
-        assert "lost something" in said
+        assert "the database has lost data" in said
         assert "rainbow.db-wal" in said
         is_lost(server)  # the refusal itself changes nothing
 

@@ -31,8 +31,10 @@ Examples:
 @click.option("--trace", is_flag=True, help="With one seed: print all steps, also without a violation.")
 def torture(seeds: int, start: int, processes: int | None, trace: bool) -> int:
     """Check the guarantees of server and agents under simulated faults; exit with 1 if one is violated."""
+    from rainbow_sched.graphs.registry import load
     from rainbow_sched.simulation.world import WorldTotals, run, run_seeds
 
+    load("memory")  # so that a missing package is reported here, once, and not inside a simulation
     if trace and seeds == 1:
         result = run(start)
         click.echo("\n".join(result.trace))
