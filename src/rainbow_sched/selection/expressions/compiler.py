@@ -48,7 +48,7 @@ class _Compiler:
             return _constant(args[0])
         if op == "name":
             self.names.add(args[0])
-            return _call("name", _name("env"), _constant(args[0]), place)
+            return self._variable(args[0], place)
         if op in ("=~", "!~"):
             return _call(op, self.code(args[0]), self._pattern(op, args[1]), place)
         if op == "call" and args[0] in _CHOICE and len(args) == 3:
@@ -58,6 +58,20 @@ class _Compiler:
         if op in _INLINE or op in _ORDER:
             return self._inline(op, args[0], args[1], place)
         return _operator(op, [self.code(arg) for arg in args], place)
+
+    def _variable(self, name: str, place: ast.expr) -> ast.expr:
+        """Return code that calls nothing but `get` if the value is a float and finite.
+
+        `v if (v := env.get(name)).__class__ is float and -L <= v <= L else variable(v, name, place)`
+        """
+        self._inlined += 1
+        v = f"v{self._inlined}"
+        get = ast.Call(ast.Attribute(_name("env"), "get", ast.Load(), **_AT), [_constant(name)], [], **_AT)
+        is_float = ast.Compare(
+            ast.Attribute(_assign(v, get), "__class__", ast.Load(), **_AT), [ast.Is()], [_name("float")], **_AT
+        )
+        test = ast.BoolOp(ast.And(), [is_float, _finite(_name(v))], **_AT)
+        return ast.IfExp(test, _name(v), _call("name", _name(v), _constant(name), place), **_AT)
 
     def _pattern(self, op: str, node: Node) -> ast.expr:
         if node.op != "constant" or not isinstance(node.args[0], str):
@@ -88,9 +102,7 @@ class _Compiler:
             result = ast.IfExp(left_wins, _name(x), _name(y), **_AT)
         else:
             value = _assign(r, ast.BinOp(_name(x), _INLINE[op], _name(y), **_AT))
-            tests.append(
-                ast.Compare(_constant(-MAX_FLOAT), [ast.LtE(), ast.LtE()], [value, _constant(MAX_FLOAT)], **_AT)
-            )
+            tests.append(_finite(value))
             result = _name(r)
         test = ast.BoolOp(ast.And(), tests, **_AT) if len(tests) > 1 else tests[0]
         sides = (_name(x), _name(y))
@@ -109,6 +121,10 @@ def _operator(op: str, parts: list[ast.expr], place: ast.expr) -> ast.expr:
     if op == "list":
         return ast.Tuple(parts, ast.Load(), **_AT)
     return _call(op, *parts, place)
+
+
+def _finite(value: ast.expr) -> ast.expr:
+    return ast.Compare(_constant(-MAX_FLOAT), [ast.LtE(), ast.LtE()], [value, _constant(MAX_FLOAT)], **_AT)
 
 
 def _constant(value: Any) -> ast.expr:

@@ -22,29 +22,22 @@ class NoResult(ValueError):
     """These values have no result; the place is added by the caller."""
 
 
-def variable(env: Mapping[str, Any], name: str, place: Place) -> Any:
-    """Return the value of a variable; raise MissingVariable if it has none."""
-    value = env.get(name)
-    if value.__class__ is float and -MAX_FLOAT <= value <= MAX_FLOAT:
-        return value
-    if value is None:
-        raise MissingVariable(name, *place)
-    return _value(name, value, place)
-
-
-def _value(name: str, value: object, place: Place) -> Any:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, int | float):
+def variable(value: object, name: str, place: Place) -> Any:
+    """Return the value that a variable has in expressions; raise MissingVariable if it is None."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
         if -MAX_FLOAT <= value <= MAX_FLOAT:
             return float(value)
         raise EvaluationError(f"{name!r} is not a finite number", *place)
+    if value is None:
+        raise MissingVariable(name, *place)
+    if isinstance(value, bool):
+        return value
     if isinstance(value, str):
         if len(value) <= MAX_TEXT_CHARACTERS:
             return value
         raise EvaluationError(f"{name!r} is longer than {MAX_TEXT_CHARACTERS} characters", *place)
     if isinstance(value, list | tuple):
-        return tuple(_value(name, item, place) for item in value if item is not None)
+        return tuple(variable(item, name, place) for item in value if item is not None)
     raise EvaluationError(f"{name!r} must be a number, text, true/false or a list", *place)
 
 
