@@ -7,7 +7,6 @@ import pytest
 from click.testing import CliRunner
 
 from rainbow_sched.agent.backends.slurm.options import option_words
-from rainbow_sched.agent.backends.slurm.shape import SbatchOptions
 from rainbow_sched.cli.input.job_options import JobCommand, JobOptions, job_options
 from rainbow_sched.cli.input.job_request import prepare
 from rainbow_sched.jobspecs.canonical import from_json
@@ -47,7 +46,7 @@ def test_an_option_with_a_help_text_goes_from_the_command_line_to_sbatch() -> No
     assert CliRunner().invoke(command, ["-n1", "--qos", "high", "--", "true"], catch_exceptions=False).exit_code == 0
     assert CliRunner().invoke(command, ["-n1", "--", "true"], catch_exceptions=False).exit_code == 0
     stored, without = (from_json(one.submission.canonical) for one in prepared)
-    assert option_words(stored.options, {}, SbatchOptions(())) == ["--qos=high"]
+    assert option_words(stored.options, {}) == ["--qos=high"]
     assert without.options == {}
 
 

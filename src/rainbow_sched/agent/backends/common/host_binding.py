@@ -106,7 +106,12 @@ def wrong_nodes(got: str, allowed: str, manager: str, ended: float | None = None
     return Result(state=AttemptState.RETURNED, reason=reason, ended_at=ended, code=WRONG_NODES)
 
 
+def hostlist(names: Sequence[str]) -> str:
+    """Return names as a hostlist; with commas if one of them cannot be written in one."""
+    return collapse(names) or ",".join(names)
+
+
 def shown(names: Sequence[str]) -> str:
     """Return names shortened for a message."""
-    text = collapse(names) or ",".join(names)
+    text = hostlist(names)
     return text if len(text) <= MAX_SHOWN_CHARS else f"{text[: MAX_SHOWN_CHARS - 3]}..."

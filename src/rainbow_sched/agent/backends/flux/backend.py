@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from rainbow_sched.agent.backends.base import BackendSettings, CannotBind, Launch
 from rainbow_sched.agent.backends.common.batch import BatchBackend
+from rainbow_sched.agent.backends.common.host_binding import hostlist
 from rainbow_sched.agent.backends.common.launches import clean_environment, copies
 from rainbow_sched.agent.backends.flux.bids import reliable_estimate, round_to_now, simulated_start
 from rainbow_sched.agent.backends.flux.capacity import FluxQueues, lacks, properties, takes, usable
@@ -31,7 +32,6 @@ from rainbow_sched.discovery.flux import default_queue, flux_graph, parse_queues
 from rainbow_sched.discovery.flux_state import scheduler
 from rainbow_sched.jobspecs.dialects.flux_writer import to_flux
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
-from rainbow_sched.model.hostlist import collapse
 from rainbow_sched.model.request import Request
 from rainbow_sched.protocol.messages import AllowedHosts, BidAnswer
 
@@ -78,7 +78,7 @@ class FluxBackend(BatchBackend[FluxSite, FluxRequest, FluxRecord, FluxJob]):
             tasks=copies(launch.request, launch.request.tasks[0]),
             duration=launch.request.duration,
             gpus=cores_and_gpus(to_flux(plan.request))[2],
-            only=collapse(plan.only) or ",".join(plan.only),
+            only=hostlist(plan.only),
         )
 
     async def hand_over(self, launch: Launch, plan: FluxRequest, record: FluxRecord) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from rainbow_sched.agent.backends.base import CannotBind
-from rainbow_sched.agent.backends.common.host_binding import bound_hosts, unenforced
+from rainbow_sched.agent.backends.common.host_binding import bound_hosts, hostlist, unenforced
 from rainbow_sched.matching.fit.levels import Plan, Planner
 from rainbow_sched.matching.fit.placement import Barred, place_groups
 from rainbow_sched.matching.structure.cluster import Fold
@@ -17,7 +17,6 @@ from rainbow_sched.matching.structure.hierarchy import Structure
 from rainbow_sched.matching.structure.shapes import Shapes
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.graph import Graph
-from rainbow_sched.model.hostlist import collapse
 from rainbow_sched.model.quantities import factor, human_bytes
 from rainbow_sched.model.request import Group, Level, Request
 from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts
@@ -40,8 +39,7 @@ class Place:
     @property
     def nodes(self) -> str:
         """Return all hosts as a hostlist."""
-        names = list(dict.fromkeys(name for hosts in self.hosts for name in hosts))
-        return collapse(names) or ",".join(names)
+        return hostlist(list(dict.fromkeys(name for hosts in self.hosts for name in hosts)))
 
 
 NOWHERE = Place()

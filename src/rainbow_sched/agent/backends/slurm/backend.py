@@ -17,16 +17,16 @@ from dataclasses import replace
 from rainbow_sched.agent.backends.base import BackendSettings, CannotBind, Launch
 from rainbow_sched.agent.backends.common.batch import BatchBackend
 from rainbow_sched.agent.backends.common.batch_script import bad_environment
+from rainbow_sched.agent.backends.common.host_binding import hostlist
 from rainbow_sched.agent.backends.slurm.bids import StartEstimate, StartEstimates, parse_test
+from rainbow_sched.agent.backends.slurm.capacity import PartitionRequest, pick, unreachable, within_racks
 from rainbow_sched.agent.backends.slurm.commands import SlurmCommands, own_groups
 from rainbow_sched.agent.backends.slurm.components import Component, SlurmJobRequest, components, of_group, steps
 from rainbow_sched.agent.backends.slurm.facts import make_facts
-from rainbow_sched.agent.backends.slurm.files import ComponentRecord, SlurmFiles, SlurmRecord, hostlist
+from rainbow_sched.agent.backends.slurm.files import ComponentRecord, SlurmFiles, SlurmRecord
 from rainbow_sched.agent.backends.slurm.jobs import SHOW_WAITING, SQUEUE, JobComment, SlurmJob, ours, parse_jobs
 from rainbow_sched.agent.backends.slurm.lost_jobs import AccountingQuery, LostJobs
 from rainbow_sched.agent.backends.slurm.options import SITE, chosen_options, nodes_in_extra, one_partition, option_words
-from rainbow_sched.agent.backends.slurm.partitions import PartitionRequest, pick, unreachable
-from rainbow_sched.agent.backends.slurm.racks import within_racks
 from rainbow_sched.agent.backends.slurm.shape import RULES, SlurmShape, arguments, cost, shape
 from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_site, shape_of
 from rainbow_sched.agent.backends.slurm.tracker import same_submission, update_of
@@ -188,19 +188,19 @@ class SlurmBackend(BatchBackend[SlurmSite, SlurmJobRequest, SlurmRecord, SlurmJo
 
     def _component(self, request: Request, allowed: AllowedHosts, site: SlurmSite, group: int | None) -> Component:
         """Return one component; `group`: its index if there are several."""
-        extra = nodes_in_extra(request.options)
-        if group is not None and extra.named:
+        exclude, named_nodes = nodes_in_extra(request.options)
+        if group is not None and named_nodes:
             raise Unsupported("a job of several groups must not name nodes in its extra options")
-        found = shape(replace(request, not_hosts=(*request.not_hosts, *extra.exclude)), site, allowed)
+        found = shape(replace(request, not_hosts=(*request.not_hosts, *exclude)), site, allowed)
         own = self.common_options() - {"allow_extra"}
         options = {key: value for key, value in self.settings.options.items() if key not in own}
         site_options = chosen_options(request.options, options)
         named = one_partition(found.partition, request.options, site_options)
         asked = PartitionRequest(named, site_options.get("account", ""), request.duration)
         found, partition = self._picked(within_racks(found, site, self.nodes), site, asked)
-        made = arguments(found, site, request.duration, named=extra.named, component=group is not None)
-        made = replace(made, partition=partition)
-        return Component(group or 0, found, (*made.words, *option_words(request.options, options, made)))
+        words = arguments(found, site, request.duration, named=named_nodes, component=group is not None)
+        words += option_words(request.options, options, partition, found.features)
+        return Component(group or 0, found, tuple(words))
 
     def _picked(self, shapes: Sequence[SlurmShape], site: SlurmSite, asked: PartitionRequest) -> tuple[SlurmShape, str]:
         """Return the first shape that could run, with its partitions; raise `Unsupported` if none could."""

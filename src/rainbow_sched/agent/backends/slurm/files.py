@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, replace
 
 from rainbow_sched.agent.backends.base import Launch
 from rainbow_sched.agent.backends.common.batch_script import ScriptFolder, ScriptWords
+from rainbow_sched.agent.backends.common.host_binding import hostlist
 from rainbow_sched.agent.backends.common.job_folder import SubmitRecord
-from rainbow_sched.model.hostlist import collapse, expand
+from rainbow_sched.model.hostlist import expand
 
 _NODELIST = "${SLURM_JOB_NODELIST:-$SLURM_NODELIST}"
 _UNSET = "unset SLURM_NTASKS_PER_NODE SLURM_CPUS_PER_TASK SLURM_NTASKS SLURM_NPROCS SLURM_TIME_FORMAT\n"
@@ -61,10 +62,6 @@ class SlurmRecord(SubmitRecord):
     def part(self, number: int) -> SlurmRecord:
         """Return the record of one component."""
         return replace(self, **asdict(self.parts[number])) if number < len(self.parts) else self
-
-
-def hostlist(names: Sequence[str]) -> str:
-    return collapse(names) or ",".join(names)
 
 
 class SlurmFiles(ScriptFolder[SlurmRecord]):

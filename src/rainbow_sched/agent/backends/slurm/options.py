@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 
-from rainbow_sched.agent.backends.slurm.shape import SbatchOptions
 from rainbow_sched.model.errors import Invalid, Unsupported
 from rainbow_sched.model.hostlist import expand
 
@@ -54,13 +52,19 @@ def one_partition(required: str, wanted: Mapping[str, str], chosen: Mapping[str,
     return required or named
 
 
-def option_words(wanted: Mapping[str, str], site: Mapping[str, str], made: SbatchOptions) -> list[str]:
+def option_words(
+    wanted: Mapping[str, str], site: Mapping[str, str], partition: str = "", features: Collection[str] = ()
+) -> list[str]:
     """Return the sbatch options of a job; raise `Unsupported` for an option that is not allowed.
 
     `site` is the agent's configuration: defaults such as `partition = batch`, and translations such as
-    `partition.gpu = gpu-a100`.
+    `partition.gpu = gpu-a100`. `partition` and `features` are those of the request.
     """
-    chosen = _joined(chosen_options(wanted, site), made)
+    chosen = chosen_options(wanted, site)
+    if partition:
+        chosen["partition"] = partition
+    if features:
+        chosen["constraint"] = _joined(chosen.get("constraint", ""), "&".join(sorted(features)))
     words = []
     for name, value in chosen.items():
         if not _VALUE.fullmatch(value):
@@ -71,30 +75,18 @@ def option_words(wanted: Mapping[str, str], site: Mapping[str, str], made: Sbatc
     return [*words, *_extra_words(wanted.get(EXTRA, ""), site)]
 
 
-def _joined(chosen: Mapping[str, str], made: SbatchOptions) -> dict[str, str]:
-    """Return the options with the partition and features of the request."""
-    found = dict(chosen)
-    if made.partition:
-        found["partition"] = made.partition
-    if made.features:
-        features = "&".join(sorted(made.features))
-        given = found.get("constraint", "")
-        if given and not _SIMPLE.fullmatch(given):
-            raise Unsupported(f"the constraint {given!r} cannot be joined with the features {features}")
-        found["constraint"] = f"{given}&{features}" if given else features
-    return found
+def _joined(constraint: str, features: str) -> str:
+    """Return the user's constraint with the features of the request."""
+    if constraint and not _SIMPLE.fullmatch(constraint):
+        raise Unsupported(f"the constraint {constraint!r} cannot be joined with the features {features}")
+    return f"{constraint}&{features}" if constraint else features
 
 
-@dataclass(frozen=True, slots=True)
-class ExtraNodes:
-    """Nodes in the user's extra options. Slurm honours only the last `--exclude`, so ours must include the user's."""
+def nodes_in_extra(wanted: Mapping[str, str]) -> tuple[list[str], bool]:
+    """Return the nodes of `--exclude` in the extra options, and whether they name nodes; raise `Unsupported`.
 
-    exclude: tuple[str, ...] = ()
-    named: bool = False  # specific nodes are requested
-
-
-def nodes_in_extra(wanted: Mapping[str, str]) -> ExtraNodes:
-    """Parse `--exclude` and `--nodelist` in the extra options; raise `Unsupported` if invalid."""
+    Slurm honours only the last `--exclude`, so ours must include the user's.
+    """
     exclude: list[str] = []
     named = False
     for word in _split(wanted.get(EXTRA, "")):
@@ -105,7 +97,7 @@ def nodes_in_extra(wanted: Mapping[str, str]) -> ExtraNodes:
                 exclude += expand(value)
             except Invalid as problem:
                 raise Unsupported(f"--exclude: {problem}") from None
-    return ExtraNodes(tuple(exclude), named)
+    return exclude, named
 
 
 def _split(text: str) -> list[str]:

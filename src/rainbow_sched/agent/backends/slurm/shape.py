@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from rainbow_sched.agent.backends.base import CannotBind, Prices
-from rainbow_sched.agent.backends.common.host_binding import bound_hosts, has_property, not_a_node, unenforced
+from rainbow_sched.agent.backends.common.host_binding import bound_hosts, has_property, hostlist, not_a_node, unenforced
 from rainbow_sched.agent.backends.slurm.site import SlurmSite
 from rainbow_sched.discovery.slurm_graph import FEATURES, GPUS, PARTITIONS
 from rainbow_sched.model.binding import NAMING_FIELDS, NodeRules, is_passed_on
 from rainbow_sched.model.errors import Unsupported
-from rainbow_sched.model.hostlist import collapse
 from rainbow_sched.model.quantities import in_bytes
 from rainbow_sched.model.request import Equals, Level, Request, Requirement
 from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts
@@ -37,7 +36,7 @@ class SlurmShape:
     memory: int = 0  # MiB per node or slot
     exclusive: bool = False
     whole: bool = False  # all resources of each node
-    one_rack: bool = False  # the rack is chosen in `racks.py`
+    one_rack: bool = False  # the rack is chosen in `capacity.py`
     features: frozenset[str] = frozenset()
     partition: str = ""
     exclude: frozenset[str] = frozenset()
@@ -240,18 +239,9 @@ def _kinds(site: SlurmSite) -> str:
     return ", ".join(sorted({"node", "core", "memory"} | site.gres))
 
 
-@dataclass(frozen=True, slots=True)
-class SbatchOptions:
-    """sbatch options of a shape; partition and features are merged with the user's options."""
-
-    words: tuple[str, ...]
-    partition: str = ""
-    features: frozenset[str] = field(default_factory=frozenset)
-
-
 def arguments(
     found: SlurmShape, site: SlurmSite, duration: float | None, *, named: bool = False, component: bool = False
-) -> SbatchOptions:
+) -> list[str]:
     """Return the sbatch options without partition and constraint; `named`: the user's own options name nodes.
 
     `component`: of a heterogeneous job, where a component without `--exclude` inherits another's.
@@ -277,7 +267,7 @@ def arguments(
     words += _host_words(found, site, named=named, component=component)
     if duration is not None:
         words.append(f"--time={math.ceil(duration / 60)}")
-    return SbatchOptions(tuple(words), found.partition, found.features)
+    return words
 
 
 def _host_words(found: SlurmShape, site: SlurmSite, *, named: bool, component: bool) -> list[str]:
@@ -289,16 +279,12 @@ def _host_words(found: SlurmShape, site: SlurmSite, *, named: bool, component: b
         return ["--exclude="] if component else []
     left = [name for name in site.nodes if name not in found.exclude]
     if len(left) == found.nodes and not named and not component:
-        word = f"--nodelist={_listed(left)}"
+        word = f"--nodelist={hostlist(left)}"
     else:
-        word = f"--exclude={_listed([name for name in site.nodes if name in found.exclude])}"
+        word = f"--exclude={hostlist([name for name in site.nodes if name in found.exclude])}"
     if len(word) > MAX_OPTION_BYTES:
         raise CannotBind(f"the list of excluded nodes is too long for sbatch ({len(word)} bytes)")
     return [word]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return collapse(names) or ",".join(names)
 
 
 def _gres_words(found: SlurmShape) -> list[str]:

@@ -74,9 +74,9 @@ def test_where_slurm_has_no_default_a_job_that_says_nothing_gets_all_memory():
 
 def test_a_component_always_says_which_nodes_it_excludes():
     free, bound = SlurmShape(nodes=1, cores=1), SlurmShape(nodes=1, cores=1, exclude=frozenset({"n2", "n3", "n4"}))
-    assert "--exclude=" in arguments(free, SITE, None, component=True).words
-    assert "--exclude=n[2-4]" in arguments(bound, SITE, None, component=True).words
-    assert "--nodelist=n1" in arguments(bound, SITE, None).words
+    assert "--exclude=" in arguments(free, SITE, None, component=True)
+    assert "--exclude=n[2-4]" in arguments(bound, SITE, None, component=True)
+    assert "--nodelist=n1" in arguments(bound, SITE, None)
 
 
 def test_each_group_has_its_own_hosts():

@@ -20,30 +20,27 @@ from rainbow_sched.agent.backends.slurm.jobs import (
     wait_status,
 )
 from rainbow_sched.agent.backends.slurm.options import option_words
-from rainbow_sched.agent.backends.slurm.shape import SbatchOptions
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
 
-MADE = SbatchOptions(())
-
 
 def test_the_sites_names_are_defaults_and_a_map_and_the_users_word_wins():
     site = {"partition": "main", "account": "lab", "partition.gpu": "gpu-a100", "qos": "low"}
-    words = option_words({"queue": "gpu", "qos": "high", "output": "x.log"}, site, MADE)
+    words = option_words({"queue": "gpu", "qos": "high", "output": "x.log"}, site)
     assert words == ["--partition=gpu-a100", "--account=lab", "--qos=high"]
 
 
 def test_features_join_a_simple_constraint_and_no_other():
-    made = SbatchOptions((), features=frozenset({"ib", "avx"}))
-    assert option_words({"constraint": "big"}, {}, made) == ["--constraint=big&avx&ib"]
+    made = frozenset({"ib", "avx"})
+    assert option_words({"constraint": "big"}, {}, features=made) == ["--constraint=big&avx&ib"]
     with pytest.raises(Unsupported, match="cannot be joined"):
-        option_words({"constraint": "a|b"}, {}, made)
+        option_words({"constraint": "a|b"}, {}, features=made)
 
 
 def test_extra_words_pass_only_if_the_site_allows_them():
-    assert option_words({"extra": "--nice=5 --contiguous"}, {}, MADE) == ["--nice=5", "--contiguous"]
-    assert option_words({"extra": "--requeue"}, {"allow_extra": "requeue"}, MADE) == ["--requeue"]
+    assert option_words({"extra": "--nice=5 --contiguous"}, {}) == ["--nice=5", "--contiguous"]
+    assert option_words({"extra": "--requeue"}, {"allow_extra": "requeue"}) == ["--requeue"]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +57,7 @@ def test_extra_words_pass_only_if_the_site_allows_them():
 )
 def test_anything_else_is_refused(options, reason):
     with pytest.raises(Unsupported, match=reason):
-        option_words(options, {}, MADE)
+        option_words(options, {})
 
 
 def a_line(**values: object) -> str:

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from rainbow_sched.agent.backends.base import CannotBind, Prices
-from rainbow_sched.agent.backends.slurm.capacity import lacks
-from rainbow_sched.agent.backends.slurm.options import ExtraNodes, nodes_in_extra, option_words
-from rainbow_sched.agent.backends.slurm.racks import within_racks
+from rainbow_sched.agent.backends.slurm.capacity import lacks, within_racks
+from rainbow_sched.agent.backends.slurm.options import nodes_in_extra, option_words
 from rainbow_sched.agent.backends.slurm.shape import SlurmShape, arguments, cost, shape
 from rainbow_sched.agent.backends.slurm.site import make_site
 from rainbow_sched.discovery.slurm import parse_nodes, parse_partitions
@@ -48,7 +47,7 @@ def flags(**given: object) -> Request:
 
 
 def words(request: Request, site=SITE) -> list[str]:
-    return list(arguments(shape(request, site), site, request.duration).words)
+    return arguments(shape(request, site), site, request.duration)
 
 
 def of(*levels: Level) -> Request:
@@ -110,7 +109,7 @@ def test_one_rack_is_chosen_where_there_are_several_and_first_the_one_with_room(
     away = [replace(node, states=("DOWN",) if node.name == "a2" else node.states) for node in NODES]
     [first, second] = within_racks(found, RACKED, away)
     assert (first.only, second.only) == (("a3", "g1"), ("a1", "a2"))
-    assert "--nodelist=a[1-2]" in arguments(second, RACKED, None).words
+    assert "--nodelist=a[1-2]" in arguments(second, RACKED, None)
 
 
 def test_one_node_may_lie_in_any_rack_and_what_lies_in_none_is_not_used():
@@ -145,7 +144,7 @@ def test_requirements_on_what_slurm_knows_become_its_words_and_others_are_kept_b
     )
     found = shape(of(level), SITE, AllowedHosts((GroupHosts(0, ("g1",)),), checked=True))
     assert (found.features, found.gpu_kind, found.only) == (frozenset({"a100"}), "a100", ("g1",))
-    assert "--gres=gpu:a100:2" in arguments(found, SITE, None).words
+    assert "--gres=gpu:a100:2" in arguments(found, SITE, None)
 
 
 @pytest.mark.parametrize(
@@ -226,10 +225,10 @@ def test_a_job_costs_its_cores_nodes_and_gpus_for_its_time():
 
 
 def test_the_gpus_of_a_single_slot_are_asked_for_in_the_words_that_every_select_plugin_knows():
-    one = arguments(SlurmShape(slots=1, cores=1, gpus=2, gpu_kind="a100"), SITE, None).words
+    one = arguments(SlurmShape(slots=1, cores=1, gpus=2, gpu_kind="a100"), SITE, None)
     assert "--gres=gpu:a100:2" in one
     assert not any(word.startswith("--gpus-per-task") for word in one)
-    assert "--gpus-per-task=2" in arguments(SlurmShape(slots=2, cores=1, gpus=2), SITE, None).words
+    assert "--gpus-per-task=2" in arguments(SlurmShape(slots=2, cores=1, gpus=2), SITE, None)
 
 
 def bound(*hosts: str) -> AllowedHosts:
@@ -239,7 +238,7 @@ def bound(*hosts: str) -> AllowedHosts:
 
 def host_words(request: Request, allowed: AllowedHosts, *, named: bool = False) -> list[str]:
     made = arguments(shape(request, SITE, allowed), SITE, None, named=named)
-    return [word for word in made.words if word.startswith(("--exclude", "--nodelist"))]
+    return [word for word in made if word.startswith(("--exclude", "--nodelist"))]
 
 
 @pytest.mark.parametrize(
@@ -265,9 +264,8 @@ def test_nodes_that_the_users_own_words_name_are_not_overruled_by_ours():
     two = flags(nodes=2, tasks=2)
     assert host_words(two, bound("a3", "g1"), named=True) == ["--exclude=a[1-2]"]
     words = {"extra": "--exclude=a[1-2] --nodelist=g1 --nice=5"}
-    assert nodes_in_extra(words) == ExtraNodes(("a1", "a2"), named=True)
-    made = arguments(shape(two, SITE), SITE, None)
-    said = option_words(words, {"allow_extra": "exclude,nodelist"}, made)
+    assert nodes_in_extra(words) == (["a1", "a2"], True)
+    said = option_words(words, {"allow_extra": "exclude,nodelist"})
     assert said == ["--nodelist=g1", "--nice=5"]
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rainbow_sched.agent.backends.slurm.partitions import PartitionRequest, pick, unreachable
+from rainbow_sched.agent.backends.slurm.capacity import PartitionRequest, pick, unreachable
 from rainbow_sched.agent.backends.slurm.shape import SlurmShape
 from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_site
 from rainbow_sched.discovery.slurm import SlurmNode, parse_partitions, seconds
