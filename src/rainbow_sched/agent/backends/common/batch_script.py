@@ -199,11 +199,11 @@ class ScriptFolder(BatchFolder[RecordT]):
 
     def explain(self, ended: Result) -> Result:
         """Add command and limit from the job's files to the reason of a result."""
-        left, record = self.left(), self.record()
+        left = self.left()
         if left is not None and left.cause == "launch":
             return replace(ended, reason=not_found(self.command()))
-        if left is not None and left.cause == "time-limit" and record is not None and record.duration is not None:
-            return replace(ended, reason=over_limit(record.duration))
+        if left is not None and left.cause == "time-limit":
+            return replace(ended, reason=over_limit(self.recorded().duration))
         return ended
 
     def change_marker(self) -> tuple[object, ...]:

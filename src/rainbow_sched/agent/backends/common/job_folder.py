@@ -101,6 +101,10 @@ class BatchFolder(JobFolder, Generic[RecordT]):
         except FileNotFoundError:
             return None
 
+    def recorded(self) -> RecordT:
+        """Return the record, or an empty one."""
+        return self.record() or self.record_type()
+
     def begun(self) -> str | None:
         """Return the manager's id of the job that started, or None."""
         with contextlib.suppress(FileNotFoundError):

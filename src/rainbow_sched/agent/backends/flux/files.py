@@ -141,19 +141,14 @@ class FluxFiles(BatchFolder[FluxRecord]):
 
     def exit_code(self) -> int | None:
         """Return the highest exit code; None if a task has left none."""
-        record = self.record()
-        codes = []
-        for rank in range(record.tasks if record is not None else 1):
-            try:
-                codes.append(int((self.path / f"exit.{rank}").read_text()))
-            except (FileNotFoundError, ValueError):
-                return None
-        return max(codes)
+        try:
+            return max(int((self.path / f"exit.{rank}").read_text()) for rank in range(self.recorded().tasks))
+        except (FileNotFoundError, ValueError):
+            return None
 
     def native(self) -> str | None:
         """Return the id of the job that started, else the recorded one; None if there is none."""
-        record = self.record()
-        return self.begun() or (record.native if record is not None else "") or None
+        return self.begun() or self.recorded().native or None
 
     def outputs(self) -> tuple[Path, Path]:
         """Return the output files of the job that started."""

@@ -48,15 +48,13 @@ def update_of(files: FluxFiles, job: FluxJob | None, nodes: Sequence[FluxNode] =
     if job.phase is Phase.ENDED:
         if job.code == ALREADY_RAN and files.begun() not in (None, job.native):
             return None  # a repeated submission that did not run
-        record = files.record()
-        limit = record.duration if record is not None else None
-        got = files.wrong_nodes()
+        record, got = files.recorded(), files.wrong_nodes()
         if got is not None and job.result != "CANCELED":
-            ended = wrong_nodes(
-                got or _node_list(job, nodes), record.only if record is not None else "", "Flux", job.ended
-            )
+            ended = wrong_nodes(got or _node_list(job, nodes), record.only, "Flux", job.ended)
         else:
-            ended = result(job, limit=limit, problem_text=files.problem_text(), began=files.begun() is not None)
+            ended = result(
+                job, limit=record.duration, problem_text=files.problem_text(), began=files.begun() is not None
+            )
     return Update(
         tag=files.tag,
         phase=job.phase,
@@ -76,11 +74,8 @@ def _node_list(job: FluxJob, nodes: Sequence[FluxNode]) -> str:
 
 def _from_files(files: FluxFiles) -> Update | None:
     """Return the state of a job that Flux has purged, from the exit codes of its tasks."""
-    begun, code, got, record = files.begun(), files.exit_code(), files.wrong_nodes(), files.record()
+    begun, code, got = files.begun(), files.exit_code(), files.wrong_nodes()
     if begun is None or (code is None and got is None):
         return None
-    if code is None:
-        ended = wrong_nodes(got or "", record.only if record is not None else "", "Flux")
-    else:
-        ended = exited(code)
+    ended = wrong_nodes(got or "", files.recorded().only, "Flux") if code is None else exited(code)
     return Update(tag=files.tag, phase=Phase.ENDED, native=begun, result=ended, sizes=files.sizes())

@@ -19,16 +19,15 @@ from rainbow_sched.agent.backends.common.batch import BatchBackend
 from rainbow_sched.agent.backends.common.batch_script import bad_environment
 from rainbow_sched.agent.backends.common.host_binding import hostlist
 from rainbow_sched.agent.backends.slurm.bids import StartEstimate, StartEstimates, parse_test
-from rainbow_sched.agent.backends.slurm.capacity import PartitionRequest, pick, unreachable, within_racks
+from rainbow_sched.agent.backends.slurm.capacity import PartitionRequest, pick, within_racks
 from rainbow_sched.agent.backends.slurm.commands import SlurmCommands, own_groups
 from rainbow_sched.agent.backends.slurm.components import Component, SlurmJobRequest, components, of_group, steps
-from rainbow_sched.agent.backends.slurm.facts import make_facts
 from rainbow_sched.agent.backends.slurm.files import ComponentRecord, SlurmFiles, SlurmRecord
 from rainbow_sched.agent.backends.slurm.jobs import SHOW_WAITING, SQUEUE, JobComment, SlurmJob, ours, parse_jobs
-from rainbow_sched.agent.backends.slurm.lost_jobs import AccountingQuery, LostJobs
+from rainbow_sched.agent.backends.slurm.lost_jobs import LostJobs
 from rainbow_sched.agent.backends.slurm.options import SITE, chosen_options, nodes_in_extra, one_partition, option_words
 from rainbow_sched.agent.backends.slurm.shape import RULES, SlurmShape, arguments, cost, shape
-from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_site, shape_of
+from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_facts, make_site, shape_of
 from rainbow_sched.agent.backends.slurm.tracker import same_submission, update_of
 from rainbow_sched.agent.core.values import Absent, ClusterFacts, JobFound, Unknown, Update
 from rainbow_sched.discovery.slurm import (
@@ -68,7 +67,7 @@ class SlurmBackend(BatchBackend[SlurmSite, SlurmJobRequest, SlurmRecord, SlurmJo
         self._no_groups = ""  # why jobs of several groups cannot run here; empty: they can, or it is not known yet
         self._estimates = StartEstimates(time.monotonic, lifetime=settings.seconds("bid_kept", 15.0))
         settle = settings.seconds("settle", 60.0)
-        self._lost_jobs = LostJobs(AccountingQuery(self.commands), settle, time.monotonic, time.time)
+        self._lost_jobs = LostJobs(self.commands, settle, time.monotonic, time.time)
 
     @property
     def node_rules(self) -> NodeRules:
@@ -156,17 +155,13 @@ class SlurmBackend(BatchBackend[SlurmSite, SlurmJobRequest, SlurmRecord, SlurmJo
         site = await self._site_now()
         waiting = await self.commands.ask(*SHOW_WAITING)
         queued = len({word.partition("+")[0] for word in waiting.split()})  # components of one job: 7+0 7+1
-        away = unreachable(site, self.nodes)
-        own = self._holdings()
-        state = {"queue_depth": queued}
-        found = await asyncio.to_thread(make_facts, site.graph, self.nodes, own, self.marked, state, away)
-        return replace(found, shape=site.shape)
+        return await asyncio.to_thread(make_facts, site, self.nodes, self._holdings(), self.marked, queued)
 
     def _holdings(self) -> list[tuple[SlurmJob, SlurmRecord]]:
         """Return the listed jobs and components of Rainbow with their records."""
         found = []
         for tag, same in self.listed.items():
-            record = self.folder(tag).record() or SlurmRecord()
+            record = self.folder(tag).recorded()
             for job in same:
                 found += [(part, record.part(number)) for number, part in enumerate((job, *job.parts))]
         return found

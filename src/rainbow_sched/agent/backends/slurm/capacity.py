@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from rainbow_sched.agent.backends.common.host_binding import bound_hosts
 from rainbow_sched.agent.backends.slurm.shape import RACK, SlurmShape
-from rainbow_sched.agent.backends.slurm.site import SlurmSite
+from rainbow_sched.agent.backends.slurm.site import SlurmSite, closed
 from rainbow_sched.discovery.slurm import SlurmNode, SlurmPartition
 from rainbow_sched.discovery.slurm_state import mark
 from rainbow_sched.model.errors import Unsupported
@@ -123,15 +123,6 @@ def _refusal(
     return None if reason is None else f"in partition {name}: {reason}"
 
 
-def closed(rule: SlurmPartition, groups: frozenset[str]) -> str | None:
-    """Return why our user cannot use a partition, or None. `groups`: those of the user; empty: not known."""
-    if not rule.up:
-        return f"is not available: {rule.state.lower()}"
-    if rule.groups and groups and groups.isdisjoint(rule.groups):
-        return f"is for the groups {', '.join(rule.groups)} only"
-    return None
-
-
 def _breaks(found: SlurmShape, rule: SlurmPartition, asked: PartitionRequest) -> str | None:
     if rule.limit is not None and asked.duration is not None and asked.duration > rule.limit:
         return f"runs jobs of {_say(rule.limit)} at most, not {_say(asked.duration)}"
@@ -151,12 +142,6 @@ def _breaks(found: SlurmShape, rule: SlurmPartition, asked: PartitionRequest) ->
 
 def _say(seconds: float) -> str:
     return f"{seconds / 60:g} min" if seconds < 7200 else f"{seconds / 3600:g} h"
-
-
-def unreachable(site: SlurmSite, nodes: Sequence[SlurmNode]) -> set[str]:
-    """Return the nodes that are in no usable partition."""
-    usable = {name for name, rule in site.rules.items() if closed(rule, site.groups) is None}
-    return {node.name for node in nodes if usable.isdisjoint(node.partitions)}
 
 
 def within_racks(found: SlurmShape, site: SlurmSite, nodes: Sequence[SlurmNode]) -> list[SlurmShape]:

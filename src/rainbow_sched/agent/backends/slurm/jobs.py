@@ -59,8 +59,8 @@ class SlurmJob:
     """A job in squeue; for a heterogeneous job its first component, with the others as `parts`."""
 
     id: str
-    user: int
     state: str
+    user: int = -1
     submitted: float | None = None
     started: float | None = None
     ended: float | None = None
@@ -128,9 +128,9 @@ def _job(values: Mapping[str, str]) -> SlurmJob:
         id=values["JobID"],
         user=int(values["UserID"]) if values["UserID"].isdecimal() else -1,
         state=values["State"],
-        submitted=_time(values["SubmitTime"]),
-        started=_time(values["StartTime"]),
-        ended=_time(values["EndTime"]),
+        submitted=slurm_time(values["SubmitTime"]),
+        started=slurm_time(values["StartTime"]),
+        ended=slurm_time(values["EndTime"]),
         code=code,
         signal=number,
         nodes=max(1, int(nodes)) if nodes.isdecimal() else 1,
@@ -156,7 +156,8 @@ def wait_status(text: str) -> tuple[int, int]:
     return (status >> 8, 0) if status & 0x7F == 0 else (0, status & 0x7F)
 
 
-def _time(text: str) -> float | None:
+def slurm_time(text: str) -> float | None:
+    """Return a time in seconds since the epoch, or None."""
     return float(text) if text.isdecimal() and text != "0" else None
 
 

@@ -1,12 +1,18 @@
-"""Configuration of a Slurm site: gres, features, partitions, racks."""
+"""Configuration of a Slurm site, and facts: free resources, queue depth, node states, use by others."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rainbow_sched.agent.backends.common.facts import MarkedNodes
+from rainbow_sched.agent.backends.slurm.files import SlurmRecord
+from rainbow_sched.agent.backends.slurm.jobs import SlurmJob
+from rainbow_sched.agent.core.values import ClusterFacts, Phase
 from rainbow_sched.discovery.slurm import SlurmNode, SlurmPartition
+from rainbow_sched.discovery.slurm_state import SlurmAllocation, free_totals, nodes_not_up, used_by_others
+from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.graph import Graph
 
 BACKFILL = "sched/backfill"
@@ -90,3 +96,55 @@ def shape_of(nodes: Sequence[SlurmNode]) -> str:
         size = (node.cpus_usable, node.sockets, node.cores_per_socket, node.threads, node.memory)
         digest.update(repr((node.name, size, node.features, node.partitions, node.gres)).encode())
     return digest.hexdigest()
+
+
+def closed(rule: SlurmPartition, groups: frozenset[str]) -> str | None:
+    """Return why our user cannot use a partition, or None. `groups`: those of the user; empty: not known."""
+    if not rule.up:
+        return f"is not available: {rule.state.lower()}"
+    if rule.groups and groups and groups.isdisjoint(rule.groups):
+        return f"is for the groups {', '.join(rule.groups)} only"
+    return None
+
+
+def unreachable(site: SlurmSite, nodes: Sequence[SlurmNode]) -> set[str]:
+    """Return the nodes that are in no usable partition."""
+    usable = {name for name, rule in site.rules.items() if closed(rule, site.groups) is None}
+    return {node.name for node in nodes if usable.isdisjoint(node.partitions)}
+
+
+def make_facts(
+    site: SlurmSite,
+    nodes: Sequence[SlurmNode],
+    own: Iterable[tuple[SlurmJob, SlurmRecord]],
+    marked: MarkedNodes,
+    queued: int,
+) -> ClusterFacts:
+    """Return the facts; `own` are our listed jobs with their records, `queued` is the number of pending jobs."""
+    graph, away = site.graph, unreachable(site, nodes)
+    listed = {node.name for node in nodes}
+    known = [name for name, type in zip(graph.names, graph.types, strict=True) if type == "node" and name in listed]
+    marks = marked.report(nodes_not_up(nodes, away), known)
+    threads = {node.name: node.cpus_per_core for node in nodes}
+    running = [_holding(job, record, threads) for job, record in own if job.phase is Phase.RUNNING]
+    used = used_by_others(graph, nodes, running)
+    state = {**free_totals(nodes, away), "queue_depth": queued}
+    return ClusterFacts(manager="slurm", state=state, marks=marks, used=used, shape=site.shape)
+
+
+def _holding(job: SlurmJob, record: SlurmRecord, threads: Mapping[str, int]) -> SlurmAllocation:
+    """Return the resources that the server counts for a job.
+
+    Slurm may give it more: whole nodes, or memory that was not requested. The rest counts as used by others.
+    """
+    try:
+        hosts = tuple(job.hosts())
+    except Invalid:
+        hosts = ()  # a truncated node list: all its resources count as used by others
+    many = max(1, len(hosts) or job.nodes)
+    cpus, memory = -(-job.cpus // many), -(-job.memory // many)
+    if record.cores:
+        per_core = max((threads.get(host, 1) for host in hosts), default=1)
+        cpus = min(cpus, -(-record.cores // many) * per_core)
+        memory = min(memory, -(-record.memory // many))
+    return SlurmAllocation(nodes=hosts, cpus=cpus, memory=memory, gpus=record.gpus)

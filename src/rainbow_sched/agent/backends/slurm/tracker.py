@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rainbow_sched.agent.backends.common.batch_script import ALREADY_RAN, WITHDRAWN, ScriptExit
+from rainbow_sched.agent.backends.common.batch_script import ALREADY_RAN, WITHDRAWN
 from rainbow_sched.agent.backends.common.host_binding import wrong_nodes
 from rainbow_sched.agent.backends.slurm.files import SlurmFiles, SlurmRecord
 from rainbow_sched.agent.backends.slurm.jobs import SlurmJob, read_comment, result
@@ -29,21 +29,16 @@ def update_of(files: SlurmFiles, job: SlurmJob | None, now: float) -> Update | N
     """Return the attempt's state; None if neither Slurm nor the files have it."""
     left = files.left()
     if left is not None and left.cause == WRONG_NODES:
-        return _never_started(files, job, left)
+        native = job.id if job is not None else files.begun() or ""
+        return _never_ran(files, native, wrong_nodes(files.nodes(), files.recorded().allowed, "Slurm", left.ended))
     if job is None:
-        if files.begun() == WITHDRAWN:
+        native = files.begun() or ""
+        if native == WITHDRAWN:
             return withdrawn(files)
         if left is None:
             return None
-        ended = _explained(left.result(), files)
-        return Update(
-            tag=files.tag,
-            phase=Phase.ENDED,
-            native=files.begun() or "",
-            result=ended,
-            sizes=files.sizes(),
-            nodes=files.nodes(),
-        )
+        ended, sizes = _explained(left.result(), files), files.sizes()
+        return Update(tag=files.tag, phase=Phase.ENDED, native=native, result=ended, sizes=sizes, nodes=files.nodes())
     found = Update(tag=files.tag, phase=job.phase, native=job.id, sizes=files.sizes())
     if job.phase is not Phase.SUBMITTED:
         found = replace(found, nodes=job.whole_node_list or files.nodes())
@@ -60,23 +55,17 @@ def update_of(files: SlurmFiles, job: SlurmJob | None, now: float) -> Update | N
     return found
 
 
-def _never_started(files: SlurmFiles, job: SlurmJob | None, left: ScriptExit) -> Update:
-    """Return the end of a job that got nodes on which it may not run."""
-    record = files.record()
-    ended = wrong_nodes(files.nodes(), record.allowed if record is not None else "", "Slurm", left.ended)
-    if files.end_requested():
-        ended = Result(state=AttemptState.CANCELLED, reason="cancelled before it began", ended_at=left.ended)
-    native = job.id if job is not None else files.begun() or ""
-    return Update(tag=files.tag, phase=Phase.ENDED, native=native, result=ended, nodes=files.nodes())
-
-
 def withdrawn(files: SlurmFiles) -> Update:
     """Return the end of a job that Slurm lost before it started and that can no longer start."""
     ended = Result(state=AttemptState.RETURNED, reason="Slurm accepted the job and lost it before it started")
+    return _never_ran(files, files.recorded().native, ended)
+
+
+def _never_ran(files: SlurmFiles, native: str, ended: Result) -> Update:
+    """Return the end of a job whose command was not started: as given, or cancelled if Rainbow ended it."""
     if files.end_requested():
-        ended = Result(state=AttemptState.CANCELLED, reason="cancelled before it began")
-    record = files.record()
-    return Update(tag=files.tag, phase=Phase.ENDED, native=record.native if record else "", result=ended)
+        ended = Result(state=AttemptState.CANCELLED, reason="cancelled before it began", ended_at=ended.ended_at)
+    return Update(tag=files.tag, phase=Phase.ENDED, native=native, result=ended, nodes=files.nodes())
 
 
 def _ran_before(found: Update, job: SlurmJob, now: float) -> Update | None:
@@ -100,6 +89,5 @@ def _explained(ended: Result, files: SlurmFiles) -> Result:
 
 def overdue(files: SlurmFiles, now: float) -> bool:
     """Return True if a lost job must have ended by its limit."""
-    record, began = files.record(), files.begun_at()
-    limit = record.duration if record is not None and record.duration is not None else LOST_JOB_SECONDS
-    return began is None or now > began + limit + CLOCK_SKEW_SECONDS
+    began, limit = files.begun_at(), files.recorded().duration
+    return began is None or now > began + (LOST_JOB_SECONDS if limit is None else limit) + CLOCK_SKEW_SECONDS

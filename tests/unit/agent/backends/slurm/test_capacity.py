@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from rainbow_sched.agent.backends.slurm.capacity import PartitionRequest, pick, unreachable
+from rainbow_sched.agent.backends.slurm.capacity import PartitionRequest, pick
 from rainbow_sched.agent.backends.slurm.shape import SlurmShape
-from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_site
+from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_site, unreachable
 from rainbow_sched.discovery.slurm import SlurmNode, parse_partitions, seconds
 from rainbow_sched.discovery.slurm_graph import slurm_graph
 from rainbow_sched.discovery.slurm_state import free_totals, nodes_not_up
