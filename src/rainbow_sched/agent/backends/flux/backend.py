@@ -19,17 +19,16 @@ from rainbow_sched.agent.backends.common.batch import BatchBackend
 from rainbow_sched.agent.backends.common.host_binding import hostlist
 from rainbow_sched.agent.backends.common.launches import clean_environment, copies
 from rainbow_sched.agent.backends.flux.bids import reliable_estimate, round_to_now, simulated_start
-from rainbow_sched.agent.backends.flux.capacity import FluxQueues, lacks, properties, takes, usable
 from rainbow_sched.agent.backends.flux.commands import FluxCommands
-from rainbow_sched.agent.backends.flux.facts import FluxSite, make_facts
 from rainbow_sched.agent.backends.flux.files import FluxFiles, FluxRecord, gpus_by_job
 from rainbow_sched.agent.backends.flux.follower import FluxFollower
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, parse_jobs
-from rainbow_sched.agent.backends.flux.jobspec import RULES, SITE, FluxRequest, cores_and_gpus, plain, with_tag
+from rainbow_sched.agent.backends.flux.jobspec import RULES, SITE, FluxRequest, plain, with_tag
+from rainbow_sched.agent.backends.flux.site import FluxSite, cores_and_gpus, make_facts, takes
 from rainbow_sched.agent.backends.flux.tracker import by_tag, update_of
 from rainbow_sched.agent.core.values import ClusterFacts, Phase, Update
 from rainbow_sched.discovery.flux import default_queue, flux_graph, parse_queues, parse_r
-from rainbow_sched.discovery.flux_state import scheduler
+from rainbow_sched.discovery.flux_state import STATUS_FORMAT, scheduler
 from rainbow_sched.jobspecs.dialects.flux_writer import to_flux
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
 from rainbow_sched.model.request import Request
@@ -168,11 +167,10 @@ class FluxBackend(BatchBackend[FluxSite, FluxRequest, FluxRecord, FluxJob]):
 
     async def read_site(self) -> FluxSite:
         document = await self._read_r()
-        site = FluxSite(self.settings.graph or flux_graph(self.settings.cluster, document), parse_r(document))
-        site.scheduler = scheduler(await self.commands.ask("module", "list"))
+        graph = self.settings.graph or flux_graph(self.settings.cluster, document)
+        modules = await self.commands.ask("module", "list")
         config = await self.commands.document("config", "get")
-        site.queues = FluxQueues(parse_queues(config), default_queue(config))
-        return site
+        return FluxSite(graph, parse_r(document), scheduler(modules), parse_queues(config), default_queue(config))
 
     async def _read_r(self) -> dict[str, object]:
         """Return R with the scheduling graph if it has one: from the KVS for the instance's owner, else without it."""
@@ -186,7 +184,7 @@ class FluxBackend(BatchBackend[FluxSite, FluxRequest, FluxRecord, FluxJob]):
 
     async def read_facts(self) -> ClusterFacts:
         site = await self.site()
-        status = await self.commands.ask("resource", "status", "--no-header", f"--format={site.status_format}")
+        status = await self.commands.ask("resource", "status", "--no-header", f"--format={STATUS_FORMAT}")
         free = parse_r(await self._free())
         own = await asyncio.to_thread(gpus_by_job, self.root)
         return make_facts(site, status, free, self._all, own, self.marked)
@@ -198,8 +196,8 @@ class FluxBackend(BatchBackend[FluxSite, FluxRequest, FluxRecord, FluxJob]):
         site = await self.site()
         if any("\0" in word for task in request.tasks for word in task.command):
             raise Unsupported("an argument of the command contains a zero byte")
-        made = plain(request, site.graph, self.settings.options, site.nodes, allowed)
-        reason = lacks(made.request, to_flux(made.request), site.nodes, site.queues)
+        made = plain(request, site, self.settings.options, allowed)
+        reason = site.lacks(made.request, to_flux(made.request))
         if reason is not None:
             raise CannotBind(f"{reason}{made.unknown}") if made.unknown else Unsupported(reason)
         return made
@@ -208,8 +206,8 @@ class FluxBackend(BatchBackend[FluxSite, FluxRequest, FluxRecord, FluxJob]):
         """Estimate start by the scheduler where it is reliable, else by the queue."""
         site = await self.site()
         # Flux adds the queue's requirements on submission; the probe has no queue.
-        document = to_flux(replace(plan.request, properties=properties(plan.request, site.queues)))
-        may_use = usable(plan.request, site.nodes, site.queues)
+        document = to_flux(replace(plan.request, properties=site.properties(plan.request)))
+        may_use = site.usable(plan.request)
         nodes, cores, gpus = takes(document, may_use)
         answer = await self._probe(document)
         if answer.get("infeasible"):

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from rainbow_sched.agent.backends.common.programs import ProgramResult, run
@@ -32,8 +32,8 @@ _PASSED_VARIABLES = ("HOME", "USER", "LOGNAME", "PATH", "FLUX_URI", "LD_LIBRARY_
 class FluxInJobs:
     """How a job's own script runs `flux`, independent of the job's environment."""
 
-    program: str = "flux"
-    environment: Mapping[str, str] = field(default_factory=lambda: {"PATH": os.defpath})
+    program: str
+    environment: Mapping[str, str]
 
 
 class FluxCommands:
@@ -58,9 +58,9 @@ class FluxCommands:
             raise self.problem(done)
         return done.out
 
-    async def document(self, *words: str, feed: str | None = None) -> dict[str, object]:
+    async def document(self, *words: str) -> dict[str, object]:
         """Return the program's output as a JSON object."""
-        text = await self.ask(*words, feed=feed)
+        text = await self.ask(*words)
         try:
             found = json.loads(text)
         except ValueError:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from rainbow_sched.agent.backends.flux.jobs import FluxJob, when
+from rainbow_sched.agent.backends.flux.jobs import FluxJob, nonzero, when
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.discovery.flux import FluxNode, parse_r
 from rainbow_sched.model.errors import Invalid
@@ -69,8 +69,8 @@ def submitted(id: int, event: Mapping[str, object], jobspec: Mapping[str, object
         name=str(_mapping(system.get("job")).get("name", "")),
         user=_integer(context.get("userid"), -1),
         state="NEW",
-        submitted=_number(event.get("timestamp")) or 0.0,
-        duration=_number(system.get("duration")),
+        submitted=nonzero(event.get("timestamp")) or 0.0,
+        duration=nonzero(system.get("duration")),
         cores=cores,
         nodes=nodes,
     )
@@ -78,7 +78,7 @@ def submitted(id: int, event: Mapping[str, object], jobspec: Mapping[str, object
 
 def after(job: FluxJob, event: Mapping[str, object], r: Mapping[str, object]) -> FluxJob:
     """Return the job after an event; irrelevant events change nothing."""
-    name, at, context = event["name"], _number(event.get("timestamp")), _mapping(event.get("context"))
+    name, at, context = event["name"], nonzero(event.get("timestamp")), _mapping(event.get("context"))
     match name:
         case "validate" | "depend" | "priority" if job.phase is Phase.SUBMITTED:
             return replace(job, state=_NEXT[str(name)])
@@ -94,7 +94,7 @@ def after(job: FluxJob, event: Mapping[str, object], r: Mapping[str, object]) ->
         case "clean":
             return _inactive(job, at)
         case "jobspec-update" if "attributes.system.duration" in context:
-            return replace(job, duration=_number(context["attributes.system.duration"]))
+            return replace(job, duration=nonzero(context["attributes.system.duration"]))
         case "resource-update" if "expiration" in context:
             return replace(job, expires=when(context["expiration"]))
     return job
@@ -150,7 +150,3 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 def _integer(value: object, otherwise: int) -> int:
     return value if isinstance(value, int) else otherwise
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and value else None

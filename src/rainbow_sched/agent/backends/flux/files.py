@@ -25,7 +25,6 @@ from rainbow_sched.model.hostlist import expand
 
 MISSING, NO_FOLDER, VERDICT = "missing", "no-folder", "verdict"
 R_TIMEOUT_SECONDS = 30  # timeout for reading the job's R
-FLUX = FluxInJobs()
 _PREFIX = {"stdout": "out", "stderr": "err"}
 _SCRIPT = """\
 #!/bin/sh
@@ -92,7 +91,7 @@ class FluxRecord(SubmitRecord):
 class FluxFiles(BatchFolder[FluxRecord]):
     record_type = FluxRecord
 
-    def write(self, launch: Launch, record: FluxRecord, flux: FluxInJobs = FLUX) -> tuple[str, ...]:
+    def write(self, launch: Launch, record: FluxRecord, flux: FluxInJobs) -> tuple[str, ...]:
         """Write the job's files and return the command for Flux: our script with the user's command."""
         (self.path / "work").mkdir(mode=0o700, exist_ok=True)
         write(

@@ -145,11 +145,9 @@ async def _ended(child: asyncio.subprocess.Process) -> None:
     """Close the child's stdin; kill a child that does not exit."""
     if child.stdin is not None:
         child.stdin.close()
-    for last in (False, True):
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(GRACE):
-                await child.wait()
-                return
-        if not last:
-            with contextlib.suppress(ProcessLookupError):
-                child.kill()
+    try:
+        await asyncio.wait_for(child.wait(), GRACE)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+        await child.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rainbow_sched.agent.backends.common.exit_results import exited, over_limit, shell_code
 from rainbow_sched.agent.core.values import Phase, Result
@@ -75,13 +75,13 @@ def _job(raw: Mapping[str, object]) -> FluxJob:
         state=str(raw.get("state", "")),
         result=str(raw.get("result", "")),
         code=code if isinstance(code, int) else None,
-        submitted=_number(raw.get("t_submit")) or 0.0,
-        started=_number(raw.get("t_run")),
-        ended=_number(raw.get("t_cleanup")) or _number(raw.get("t_inactive")),
+        submitted=nonzero(raw.get("t_submit")) or 0.0,
+        started=nonzero(raw.get("t_run")),
+        ended=nonzero(raw.get("t_cleanup")) or nonzero(raw.get("t_inactive")),
         expires=when(raw.get("expiration")),
-        duration=_number(raw.get("duration")),
-        cores=int(_number(raw.get("ncores")) or 0),
-        nodes=int(_number(raw.get("nnodes")) or 0),
+        duration=nonzero(raw.get("duration")),
+        cores=int(nonzero(raw.get("ncores")) or 0),
+        nodes=int(nonzero(raw.get("nnodes")) or 0),
         ranks=str(raw.get("ranks", "")),
         node_list=str(raw.get("nodelist") or ""),
         exception=str(about.get("type", "")),
@@ -91,11 +91,12 @@ def _job(raw: Mapping[str, object]) -> FluxJob:
 
 def when(value: object) -> float | None:
     """Return a time in seconds since the epoch; None if there is none, or it is too far away."""
-    found = _number(value)
+    found = nonzero(value)
     return found if found is not None and found < NEVER else None
 
 
-def _number(value: object) -> float | None:
+def nonzero(value: object) -> float | None:
+    """Return a number that is not 0, or None."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value else None
 
 
@@ -128,15 +129,17 @@ def result(job: FluxJob, *, limit: float | None = None, problem_text: str = "", 
 
     `began`: the script ran on at least one node.
     """
+    ended = _ended(job, limit, problem_text, began)
+    return replace(ended, started_at=job.started, ended_at=job.ended)
+
+
+def _ended(job: FluxJob, limit: float | None, problem_text: str, began: bool) -> Result:
     code = _shell_code(job.code)
     if job.result == "COMPLETED":
-        return exited(0, started=job.started, ended=job.ended)
+        return exited(0)
     if job.result == "CANCELED":
         reason = "cancelled" if job.started else "cancelled before it began"
-        code = code if job.started else None
-        return Result(
-            state=AttemptState.CANCELLED, exit_code=code, reason=reason, started_at=job.started, ended_at=job.ended
-        )
+        return Result(state=AttemptState.CANCELLED, exit_code=code if job.started else None, reason=reason)
     if job.result == "TIMEOUT" or job.exception == "timeout":
         failure, reason = Failure.TIME_LIMIT, over_limit(limit)
     elif problem_text:
@@ -145,17 +148,10 @@ def result(job: FluxJob, *, limit: float | None = None, problem_text: str = "", 
         failure, reason = _failure(job, began), f"Flux reports {job.exception}: {job.note}"
         code = code if job.started else None
     elif code:
-        return exited(code, started=job.started, ended=job.ended)
+        return exited(code)
     else:
         failure, reason = Failure.EXIT, "Flux reports a failure without a reason"
-    return Result(
-        state=AttemptState.FAILED,
-        exit_code=code,
-        failure=failure,
-        reason=reason,
-        started_at=job.started,
-        ended_at=job.ended,
-    )
+    return Result(state=AttemptState.FAILED, exit_code=code, failure=failure, reason=reason)
 
 
 def _shell_code(code: int | None) -> int | None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rainbow_sched.agent.backends.base import CannotBind
 from rainbow_sched.agent.backends.common.host_binding import bound_hosts, has_property, not_a_node, unenforced
 from rainbow_sched.agent.backends.common.launches import copies
-from rainbow_sched.discovery.flux import PROPERTIES, QUEUES, FluxNode
+from rainbow_sched.agent.backends.flux.site import FluxSite
+from rainbow_sched.discovery.flux import PROPERTIES, QUEUES
 from rainbow_sched.model.binding import NAMING_FIELDS, GroupHosts, NodeRules, is_passed_on
 from rainbow_sched.model.errors import Unsupported
-from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.group_merge import merge_groups
-from rainbow_sched.model.request import Equals, Group, Level, Request, Requirement, Task
+from rainbow_sched.model.request import Equals, Group, Level, Request, Task
 from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts
 
 ONE_GROUP = "a Flux jobspec V1 can describe only one kind of slot"
@@ -33,33 +33,28 @@ class FluxRequest:
 
 
 def plain(
-    request: Request,
-    graph: Graph,
-    site: Mapping[str, str],
-    nodes: Sequence[FluxNode],
-    allowed: AllowedHosts = ANY_HOST,
+    request: Request, site: FluxSite, options: Mapping[str, str], allowed: AllowedHosts = ANY_HOST
 ) -> FluxRequest:
     """Return the request with only what a jobspec can express; raise `Unsupported` for what must not be dropped.
 
     Requirements on properties and queues become jobspec constraints; the allowed hosts enforce all others. Parameters
     were for the choice of the cluster. Levels that are not in this graph and may stand for the cluster are removed.
+    `options` are those of the agent: defaults, and translations of values.
     """
     if len(request.tasks) != 1:
         raise Unsupported(f"Flux runs one task per job, in any number of copies; this request has {len(request.tasks)}")
     if request.image:
         raise Unsupported(f"this backend does not run container images ({request.image})")
-    wanted = [*request.requires, *(one for level in request.walk() for one in level.requires)]
-    queues = _named(wanted, QUEUES)
-    if (reason := unenforced(request, allowed, RULES, graph, "Flux")) is not None:
+    queues = _named(request, QUEUES)
+    if (reason := unenforced(request, allowed, RULES, site.graph, "Flux")) is not None:
         raise CannotBind(reason)
     if len(request.groups) > 1:
         request, allowed = _one_group(request, allowed)
-        wanted = [*request.requires, *(one for level in request.walk() for one in level.requires)]
     groups = tuple(
         Group(levels=tuple(_bare(level) for level in group.levels), name=group.name) for group in request.groups
     )
     if len(groups) == 1 and len(groups[0].levels) == 1:
-        groups = (replace(groups[0], levels=_inner(groups[0].levels, frozenset(graph.types))),)
+        groups = (replace(groups[0], levels=_inner(groups[0].levels, frozenset(site.graph.types))),)
     if len({*queues, *(request.options[key] for key in ("queue", "partition") if key in request.options)}) > 1:
         raise Unsupported(f"a job runs in one queue; this one requests {', '.join(queues)} and another")
     asked = replace(
@@ -67,14 +62,12 @@ def plain(
         groups=groups,
         requires=(),
         parameters={},
-        properties=tuple(
-            dict.fromkeys((*_known_properties(request, graph, nodes, allowed), *_named(wanted, PROPERTIES)))
-        ),
-        options=_options({**request.options, **({"queue": queues[0]} if queues else {})}, site),
+        properties=tuple(dict.fromkeys((*_known_properties(request, site, allowed), *_named(request, PROPERTIES)))),
+        options=_options({**request.options, **({"queue": queues[0]} if queues else {})}, options),
         tasks=(_task(request.tasks[0], copies(request, request.tasks[0]), groups[0].levels[0]),),
         ignored=(),
     )
-    return _with_hosts(asked, graph, [node.name for node in nodes], allowed)
+    return _with_hosts(asked, site, allowed)
 
 
 def _one_group(request: Request, allowed: AllowedHosts) -> tuple[Request, AllowedHosts]:
@@ -90,26 +83,25 @@ def _one_group(request: Request, allowed: AllowedHosts) -> tuple[Request, Allowe
     return replace(made.request, tasks=(task,)), AllowedHosts(bound, allowed.checked)
 
 
-def _known_properties(
-    request: Request, graph: Graph, nodes: Sequence[FluxNode], allowed: AllowedHosts
-) -> Iterator[str]:
+def _known_properties(request: Request, site: FluxSite, allowed: AllowedHosts) -> Iterator[str]:
     """Yield the properties that Flux knows; the allowed hosts enforce the others."""
-    known = {name for node in nodes for name in node.properties}
+    known = {name for node in site.nodes for name in node.properties}
     for name in request.properties:
         bare = name.removeprefix("^")
         if bare in known or (name == bare and not allowed.checked):
             yield name
-        elif not allowed.checked and has_property(graph, bare):
+        elif not allowed.checked and has_property(site.graph, bare):
             raise CannotBind(
                 f"Flux does not know the property {bare!r}, and the server does not send the nodes that have it; "
                 "upgrade the server"
             )
 
 
-def _with_hosts(request: Request, graph: Graph, names: Sequence[str], allowed: AllowedHosts) -> FluxRequest:
+def _with_hosts(request: Request, site: FluxSite, allowed: AllowedHosts) -> FluxRequest:
     """Return the request with its allowed hosts, by the names that Flux knows."""
+    names = [node.name for node in site.nodes]
     nodes = set(names)
-    if reason := not_a_node((*request.hosts, *request.not_hosts), nodes, graph, allowed):
+    if reason := not_a_node((*request.hosts, *request.not_hosts), nodes, site.graph, allowed):
         raise CannotBind(reason)
     own = not allowed.checked or nodes.issuperset(request.hosts)  # racks are allowed by their nodes
     hosts, unknown = request.hosts if own else (), ""
@@ -124,10 +116,10 @@ def _with_hosts(request: Request, graph: Graph, names: Sequence[str], allowed: A
     return FluxRequest(replace(request, hosts=hosts, not_hosts=not_hosts), only, unknown)
 
 
-def _named(wanted: Sequence[Requirement], subsystem: str) -> list[str]:
+def _named(request: Request, subsystem: str) -> list[str]:
     """Return the names in the requirements on properties or queues."""
     found = []
-    for one in wanted:
+    for one in (*request.requires, *(one for level in request.walk() for one in level.requires)):
         if one.subsystem == subsystem and is_passed_on(one, RULES):
             found += [str(term.value) for term in one.terms if isinstance(term, Equals) and term.field in NAMING_FIELDS]
     return found
@@ -178,14 +170,3 @@ def with_tag(
     streams = {stream: {"type": "file", "path": path} for stream, path in output.items()}
     system = {**attributes["system"], "shell": {"options": {"output": streams, "exit-timeout": "none"}}}
     return {**document, "attributes": {**attributes, "system": system, "user": {"rainbow": dict(user)}}}
-
-
-def cores_and_gpus(document: Mapping[str, object]) -> tuple[int, int, int]:
-    """Return total nodes (0: not specified), cores and gpus of a jobspec."""
-    resources = document["resources"]
-    assert isinstance(resources, list)
-    top = resources[0]
-    slot = top["with"][0] if top["type"] == "node" else top
-    many = top["count"] * (slot["count"] if top["type"] == "node" else 1)
-    per = {part["type"]: part["count"] for part in slot["with"]}
-    return (top["count"] if top["type"] == "node" else 0), many * per.get("core", 0), many * per.get("gpu", 0)

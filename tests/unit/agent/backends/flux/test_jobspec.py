@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from rainbow_sched.agent.backends.base import CannotBind
 from rainbow_sched.agent.backends.common.programs import ProgramResult
 from rainbow_sched.agent.backends.flux.bids import reliable_estimate, round_to_now, simulated_start
-from rainbow_sched.agent.backends.flux.capacity import FluxQueues, lacks, takes
 from rainbow_sched.agent.backends.flux.commands import FluxCommands
-from rainbow_sched.agent.backends.flux.facts import FluxSite
 from rainbow_sched.agent.backends.flux.files import FluxFiles
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, parse_jobs, result
 from rainbow_sched.agent.backends.flux.jobspec import plain, with_tag
+from rainbow_sched.agent.backends.flux.site import FluxSite, takes
 from rainbow_sched.agent.backends.flux.tracker import update_of
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.discovery.flux import flux_graph, parse_r
@@ -37,15 +36,15 @@ R = {
         "properties": {"ib": "0-1"},
     },
 }
-GRAPH = flux_graph("c", R)
+SITE = FluxSite(flux_graph("c", R), parse_r(R))
 
 
 def flags(**given: object) -> Request:
     return request_from_flags(Flags(command=("true",), **given))
 
 
-def bare_of(request: Request, site: Mapping[str, str], allowed: AllowedHosts = ANY_HOST) -> Request:
-    return plain(request, GRAPH, site, parse_r(R), allowed).request
+def bare_of(request: Request, options: Mapping[str, str], allowed: AllowedHosts = ANY_HOST) -> Request:
+    return plain(request, SITE, options, allowed).request
 
 
 @settings(max_examples=100)
@@ -199,31 +198,31 @@ def test_what_a_jobspec_cannot_say_is_refused_by_name(request_, reason):
 )
 def test_what_can_never_run_is_known_before_it_is_submitted(request_, fits):
     bare = bare_of(request_, {})
-    assert (lacks(bare, to_flux(bare), parse_r(R), FluxQueues()) is None) is fits
+    assert (SITE.lacks(bare, to_flux(bare)) is None) is fits
 
 
-QUEUES = FluxQueues({"batch": ("ib",), "debug": ()}, "")
+QUEUES = replace(SITE, queues={"batch": ("ib",), "debug": ()})
 
 
 @pytest.mark.parametrize(
-    ("request_", "queues", "reason"),
+    ("request_", "site", "reason"),
     [
         (flags(tasks=16), QUEUES, "name a queue; this instance has batch, debug"),
-        (flags(tasks=16), replace(QUEUES, default="batch"), None),
-        (flags(tasks=17), replace(QUEUES, default="batch"), "room for 16 on the 2 nodes"),
+        (flags(tasks=16), replace(QUEUES, default_queue="batch"), None),
+        (flags(tasks=17), replace(QUEUES, default_queue="batch"), "room for 16 on the 2 nodes"),
         (replace(flags(tasks=17), options={"queue": "debug"}), QUEUES, None),
         (replace(flags(), options={"queue": "night"}), QUEUES, "no queue 'night'; this instance has batch, debug"),
-        (replace(flags(), options={"queue": "night"}), FluxQueues(), "no queue 'night'; this instance has none"),
-        (replace(flags(tasks=17), properties=("ib",)), FluxQueues(), "room for 16 on the 2 nodes"),
-        (replace(flags(tasks=17), properties=("^ib",)), FluxQueues(), "room for 16 on the 2 nodes"),
-        (replace(flags(tasks=9), hosts=("n1",)), FluxQueues(), "room for 8 on the 1 node"),
-        (replace(flags(tasks=25), not_hosts=("n1",)), FluxQueues(), "room for 24 on the 3 nodes"),
-        (replace(flags(tasks=24), not_hosts=("n1",)), FluxQueues(), None),
+        (replace(flags(), options={"queue": "night"}), SITE, "no queue 'night'; this instance has none"),
+        (replace(flags(tasks=17), properties=("ib",)), SITE, "room for 16 on the 2 nodes"),
+        (replace(flags(tasks=17), properties=("^ib",)), SITE, "room for 16 on the 2 nodes"),
+        (replace(flags(tasks=9), hosts=("n1",)), SITE, "room for 8 on the 1 node"),
+        (replace(flags(tasks=25), not_hosts=("n1",)), SITE, "room for 24 on the 3 nodes"),
+        (replace(flags(tasks=24), not_hosts=("n1",)), SITE, None),
     ],
 )
-def test_only_nodes_that_may_be_used_count(request_, queues, reason):
+def test_only_nodes_that_may_be_used_count(request_, site, reason):
     bare = bare_of(request_, {})
-    said = lacks(bare, to_flux(bare), parse_r(R), queues)
+    said = site.lacks(bare, to_flux(bare))
     assert said is None if reason is None else reason in (said or "")
 
 
@@ -285,10 +284,11 @@ def test_a_job_that_cannot_be_kept_on_its_nodes_is_refused(request_: Request, al
 
 
 def test_nodes_of_one_name_cannot_be_told_apart_unless_all_of_them_are_allowed():
-    twins = parse_r({**R, "execution": {**R["execution"], "nodelist": ["vm,vm,n2,n3"]}})
+    names = {**R["execution"], "nodelist": ["vm,vm,n2,n3"]}
+    twins = replace(SITE, nodes=parse_r({**R, "execution": names}))
     with pytest.raises(CannotBind, match="some of the nodes that Flux calls vm"):
-        plain(flags(), GRAPH, {}, twins, bound("vm", "n2"))
-    assert plain(flags(), GRAPH, {}, twins, bound("vm", "vm")).only == ("vm",)
+        plain(flags(), twins, {}, bound("vm", "n2"))
+    assert plain(flags(), twins, {}, bound("vm", "vm")).only == ("vm",)
 
 
 def running(cores: int, ends: float | None) -> FluxJob:
@@ -326,13 +326,12 @@ def test_what_never_ends_is_not_waited_for():
 
 
 def test_only_the_nodes_that_a_job_may_use_count_for_its_start():
-    site = FluxSite(GRAPH, parse_r(R))
     ib = frozenset({0, 1})
-    assert site.sized(replace(running(16, 9.0), ranks="1-2"), ib).cores == 8
-    assert site.sized(replace(running(8, 9.0), ranks="3"), ib).cores == 0
-    assert site.sized(waiting(4, 9.0), ib).cores == 4
-    assert site.sized(waiting(32, 9.0), ib).cores == 16  # it may be waiting for other nodes
-    assert site.sized(replace(waiting(0, 9.0), nodes=1), ib).cores == 8  # a whole node
+    assert SITE.sized(replace(running(16, 9.0), ranks="1-2"), ib).cores == 8
+    assert SITE.sized(replace(running(8, 9.0), ranks="3"), ib).cores == 0
+    assert SITE.sized(waiting(4, 9.0), ib).cores == 4
+    assert SITE.sized(waiting(32, 9.0), ib).cores == 16  # it may be waiting for other nodes
+    assert SITE.sized(replace(waiting(0, 9.0), nodes=1), ib).cores == 8  # a whole node
 
 
 def test_whole_nodes_are_taken_with_all_that_is_in_them():
