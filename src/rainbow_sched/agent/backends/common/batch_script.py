@@ -106,11 +106,6 @@ class ScriptFolder(BatchFolder[RecordT]):
     def script(self) -> Path:
         return self.path / "batch.sh"
 
-    @property
-    def work(self) -> Path:
-        """Return the default working directory."""
-        return self.path / "work"
-
     def task(self, number: int) -> list[str]:
         """Return the command that runs a task."""
         return ["/bin/sh", str(self.path / f"task{number}.sh")]
@@ -119,7 +114,6 @@ class ScriptFolder(BatchFolder[RecordT]):
         self, launch: Launch, words: ScriptWords, run: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> None:
         """Write the batch script, which runs `run`, and the files beside it. `environment`: additional variables."""
-        self.work.mkdir(mode=0o700, exist_ok=True)
         exported = {**clean_environment(launch, dict(os.environ)), **(environment or {})}
         write(
             self.path / "environment",
@@ -137,7 +131,7 @@ class ScriptFolder(BatchFolder[RecordT]):
             got=words.nodes,
             check=_check(words.bound),
             setup=words.setup,
-            cwd=shlex.quote(launch.request.cwd or str(self.work)),
+            cwd=shlex.quote(self.make_work(launch)),
             programs="".join(
                 _PROGRAM.format(program=shlex.quote(program), named=_within_double_quotes(program))
                 for program in dict.fromkeys(command[0] for command in commands)
@@ -184,9 +178,7 @@ class ScriptFolder(BatchFolder[RecordT]):
 
     def nodes(self) -> str:
         """Return the nodes of the job from its script; empty before the start."""
-        with contextlib.suppress(FileNotFoundError):
-            return (self.path / NODES).read_text().strip()
-        return ""
+        return self.text(NODES) or ""
 
     def command(self) -> str:
         """Return the program's name for messages, or several for several tasks."""

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from rainbow_sched.agent.backends.base import Launch
 from rainbow_sched.agent.backends.local.wrapper import write_whole
 from rainbow_sched.protocol.messages import STREAMS
 
@@ -59,6 +60,19 @@ class JobFolder:
         except FileNotFoundError:
             return b""
 
+    def text(self, name: str) -> str | None:
+        """Return the text of a file without the end of its last line; None if there is no file."""
+        try:
+            return (self.path / name).read_text().strip()
+        except FileNotFoundError:
+            return None
+
+    def make_work(self, launch: Launch) -> str:
+        """Return the job's working directory; make the one that is used if the launch names none."""
+        own = self.path / "work"
+        own.mkdir(mode=0o700, exist_ok=True)
+        return launch.request.cwd or str(own)
+
     def request_end(self) -> None:
         """Note that Rainbow ended the job."""
         with contextlib.suppress(FileNotFoundError):
@@ -96,10 +110,8 @@ class BatchFolder(JobFolder, Generic[RecordT]):
         write_whole(self.path / RECORD, asdict(record))
 
     def record(self) -> RecordT | None:
-        try:
-            return self.record_type(**json.loads((self.path / RECORD).read_text()))
-        except FileNotFoundError:
-            return None
+        text = self.text(RECORD)
+        return None if text is None else self.record_type(**json.loads(text))
 
     def recorded(self) -> RecordT:
         """Return the record, or an empty one."""
@@ -107,9 +119,7 @@ class BatchFolder(JobFolder, Generic[RecordT]):
 
     def begun(self) -> str | None:
         """Return the manager's id of the job that started, or None."""
-        with contextlib.suppress(FileNotFoundError):
-            return (self.path / STARTED).read_text().strip()
-        return None
+        return self.text(STARTED)
 
     def end_requested(self) -> bool:
         """Return True if Rainbow ended the job."""

@@ -90,13 +90,13 @@ class FluxBackend(BatchBackend[FluxSite, FluxRequest, FluxRecord, FluxJob]):
 
     async def _document(self, launch: Launch, bare: Request, record: FluxRecord) -> dict[str, object]:
         files = self.folder(launch.tag)
-        command = await asyncio.to_thread(files.write, launch, record, self.commands.in_jobs)
+        command, cwd = await asyncio.to_thread(files.write, launch, record, self.commands.in_jobs)
         request = replace(
             bare,
             name=launch.tag,
             tasks=(replace(bare.tasks[0], command=command),),
             environment=clean_environment(launch, dict(os.environ)),
-            cwd=launch.request.cwd or files.work,
+            cwd=cwd,
         )
         user = {"cluster": self.settings.cluster, "tag": launch.tag, "key": record.key}
         output = {stream: files.pattern(stream) for stream in ("stdout", "stderr")}

@@ -63,11 +63,9 @@ def submitted(id: int, event: Mapping[str, object], jobspec: Mapping[str, object
     """Return the job of a submit event."""
     system = _mapping(_mapping(jobspec.get("attributes")).get("system"))
     nodes, cores = asked(jobspec.get("resources"))
-    context = _mapping(event.get("context"))
     return FluxJob(
         id=id,
         name=str(_mapping(system.get("job")).get("name", "")),
-        user=_integer(context.get("userid"), -1),
         state="NEW",
         submitted=nonzero(event.get("timestamp")) or 0.0,
         duration=nonzero(system.get("duration")),
@@ -90,7 +88,9 @@ def after(job: FluxJob, event: Mapping[str, object], r: Mapping[str, object]) ->
         case "finish":
             status = _integer(context.get("status"), 0)
             done = "COMPLETED" if status == 0 and not job.exception else ""
-            return replace(job, state="CLEANUP", ended=job.ended or at, code=_code(status), result=done)
+            return replace(
+                job, state="CLEANUP", ended=job.ended or at, code=os.waitstatus_to_exitcode(status), result=done
+            )
         case "clean":
             return _inactive(job, at)
         case "jobspec-update" if "attributes.system.duration" in context:
@@ -104,10 +104,6 @@ def _inactive(job: FluxJob, at: float | None) -> FluxJob:
     result = job.result or {"cancel": "CANCELED", "timeout": "TIMEOUT"}.get(job.exception, "FAILED")
     code = job.code if job.code is not None else {"CANCELED": -128, "FAILED": 1}.get(result)
     return replace(job, state="INACTIVE", result=result, code=code, ended=job.ended or at)
-
-
-def _code(status: int) -> int:
-    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def _holding(job: FluxJob, r: Mapping[str, object]) -> FluxJob:

@@ -8,7 +8,6 @@ agent's PATH, independent of the job's environment.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 from dataclasses import dataclass
@@ -91,14 +90,14 @@ class FluxRecord(SubmitRecord):
 class FluxFiles(BatchFolder[FluxRecord]):
     record_type = FluxRecord
 
-    def write(self, launch: Launch, record: FluxRecord, flux: FluxInJobs) -> tuple[str, ...]:
-        """Write the job's files and return the command for Flux: our script with the user's command."""
-        (self.path / "work").mkdir(mode=0o700, exist_ok=True)
+    def write(self, launch: Launch, record: FluxRecord, flux: FluxInJobs) -> tuple[tuple[str, ...], str]:
+        """Write the job's files; return the command for Flux, our script with the user's command, and its directory."""
+        work = self.make_work(launch)
         write(
             self.path / "run.sh",
             _SCRIPT.format(
                 dir=shlex.quote(str(self.path)),
-                cwd=shlex.quote(launch.request.cwd or self.work),
+                cwd=shlex.quote(work),
                 already=ALREADY_RAN,
                 tasks=record.tasks,
                 check=_check(record, flux),
@@ -107,12 +106,7 @@ class FluxFiles(BatchFolder[FluxRecord]):
         )
         task = launch.request.tasks[0]
         command = task.command or script(self.path / "script", task.script)
-        return ("/bin/sh", str(self.path / "run.sh"), *command)
-
-    @property
-    def work(self) -> str:
-        """Return the default working directory."""
-        return str(self.path / "work")
+        return ("/bin/sh", str(self.path / "run.sh"), *command), work
 
     def pattern(self, stream: str) -> str:
         """Return the path for an output stream, with Flux's template for the job id."""
@@ -125,18 +119,15 @@ class FluxFiles(BatchFolder[FluxRecord]):
 
     def wrong_nodes(self) -> str | None:
         """Return the nodes of a job that was not started because they are not allowed, or None."""
-        with contextlib.suppress(FileNotFoundError):
-            verdict, _, got = (self.path / VERDICT).read_text().strip().partition(":")
-            return got if verdict == "not" else None
-        return None
+        verdict, _, got = (self.text(VERDICT) or "").partition(":")
+        return got if verdict == "not" else None
 
     def problem_text(self) -> str:
         """Return why a task could not start its command; empty if it could."""
         if (self.path / NO_FOLDER).exists():
             return "its working directory cannot be used"
-        with contextlib.suppress(FileNotFoundError):
-            return not_found((self.path / MISSING).read_text().strip())
-        return ""
+        command = self.text(MISSING)
+        return "" if command is None else not_found(command)
 
     def exit_code(self) -> int | None:
         """Return the highest exit code; None if a task has left none."""

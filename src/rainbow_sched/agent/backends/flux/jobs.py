@@ -23,7 +23,6 @@ class FluxJob:
 
     id: int
     name: str
-    user: int
     state: str
     result: str = ""
     code: int | None = None
@@ -71,7 +70,6 @@ def _job(raw: Mapping[str, object]) -> FluxJob:
     return FluxJob(
         id=int(str(raw["id"])),
         name=str(raw.get("name", "")),
-        user=int(str(raw.get("userid", -1))),
         state=str(raw.get("state", "")),
         result=str(raw.get("result", "")),
         code=code if isinstance(code, int) else None,

@@ -11,19 +11,19 @@ import contextlib
 import logging
 import os
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rainbow_sched.agent.backends.base import BackendSettings, CannotBind, Launch
 from rainbow_sched.agent.backends.common.launches import TAG
 from rainbow_sched.agent.backends.common.submit_locks import SubmitLocks
-from rainbow_sched.agent.backends.local.bids import QueuedJob, RunHistory, RunningJob, bid_on, impossible
+from rainbow_sched.agent.backends.local.bids import RunHistory, RunningJob, bid_on, impossible
 from rainbow_sched.agent.backends.local.files import GONE, JobFiles
-from rainbow_sched.agent.backends.local.jobs import LocalJob
-from rainbow_sched.agent.backends.local.machine import NOWHERE, RULES, Machine, Place
-from rainbow_sched.agent.backends.local.runner import Runners, cgroup_parent_for, request_end
+from rainbow_sched.agent.backends.local.machine import NOWHERE, RULES, Machine, Place, QueuedJob
+from rainbow_sched.agent.backends.local.runner import Runners, cgroup_parent_for, end_strays, request_end
 from rainbow_sched.agent.backends.local.wrapper import start_time
 from rainbow_sched.agent.core.values import Absent, ClusterFacts, JobFound, Phase, Result, Unknown, Update
 from rainbow_sched.discovery.host import host_graph
+from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.request import Request
@@ -33,6 +33,52 @@ log = logging.getLogger("rainbow.agent")
 OUTPUT_CHECK_SECONDS = 0.5  # seconds between checks of running jobs' output
 MAX_CONCURRENT = 16  # concurrent submissions
 POLL_SECONDS = 0.1  # seconds between checks where pidfd is not available
+
+
+@dataclass(slots=True)
+class LocalJob:
+    """State of one job. The only mutable object of the backend; the files are authoritative."""
+
+    files: JobFiles
+    queued: QueuedJob
+    phase: Phase = Phase.SUBMITTED
+    place: Place = NOWHERE
+    started_at: float | None = None
+    result: Result | None = None
+    nodes: str = ""  # hostlist of its hosts
+    sizes: tuple[int, int] | None = None  # final output sizes, once the job has ended
+    pid: int = 0  # process id of the runner that this agent started
+    watch: int = -1  # pidfd that becomes readable when the runner ends
+
+    def update(self) -> Update:
+        return Update(
+            tag=self.files.tag,
+            phase=self.phase,
+            native=self.files.tag,
+            result=self.result,
+            started_at=self.started_at,
+            sizes=self.sizes or self.files.sizes(),
+            nodes=self.nodes,
+        )
+
+    def never_began(self) -> Result:
+        """Return the result of a job whose runner ended before the job started."""
+        last_line = ""
+        with contextlib.suppress(OSError, IndexError):
+            last_line = f": {(self.files.path / 'runner.log').read_text().splitlines()[-1]}"
+        reason = f"its runner ended before the job began{last_line}"
+        return Result(state=AttemptState.FAILED, failure=Failure.LAUNCH, reason=reason)
+
+    def end_strays(self, result: Result) -> None:
+        """Kill processes of a job whose runner was killed; a runner normally does this itself."""
+        if result.failure is not Failure.UNKNOWN:
+            return
+        group = self.files.group()
+        if group is not None:
+            group.end()
+            group.remove()
+        if count := end_strays(self.files.path):
+            log.warning("%s: its runner was killed; killed %d remaining processes", self.files.tag, count)
 
 
 class LocalBackend:
@@ -65,8 +111,7 @@ class LocalBackend:
             if path != files.path or not files.exists:
                 files.remove()  # an interrupted removal or submission
                 continue
-            ticket = files.ticket()
-            job = self._jobs[path.name] = LocalJob(files, ticket.request, ticket.order, ticket.allowed)
+            job = self._jobs[path.name] = LocalJob(files, files.queued())
             if files.begun() is not None or files.result() is not None:
                 self._adopt(job)
         self._start_what_fits()
@@ -105,8 +150,8 @@ class LocalBackend:
         if reason is not None:
             raise CannotBind(reason) if launch.allowed.groups else Unsupported(reason)
         files = JobFiles(self.root, launch.tag)
-        ticket = await asyncio.to_thread(files.create, launch, dict(os.environ))
-        self._jobs[launch.tag] = LocalJob(files, ticket.request, ticket.order, ticket.allowed)
+        queued = await asyncio.to_thread(files.create, launch, dict(os.environ))
+        self._jobs[launch.tag] = LocalJob(files, queued)
 
     async def lookup(self, tag: str) -> JobFound | Absent | Unknown:
         """Absent means never: this backend drops jobs only in `forget`."""
@@ -157,12 +202,11 @@ class LocalBackend:
         """Estimate start from a simulation of the queue, and cost from the site's prices."""
         now = time.time()
         running = [
-            RunningJob(job.place, job.request.duration, now - (job.started_at or now))
+            RunningJob(job.place, job.queued.request.duration, now - (job.started_at or now))
             for job in self._jobs.values()
             if job.phase is Phase.RUNNING
         ]
-        queued = [QueuedJob(job.request, job.allowed) for job in self._queue()]
-        wanted = QueuedJob(request, allowed)
+        queued, wanted = [job.queued for job in self._queue()], QueuedJob(request, allowed)
         return bid_on(wanted, self.machine, running, queued, self._history.ran, self.settings.prices)
 
     async def facts(self) -> ClusterFacts:
@@ -186,7 +230,7 @@ class LocalBackend:
                 machine.occupy(job.place)
         self.machine = machine
         for job in self._queue():
-            reason = machine.lacks(job.request, job.allowed)
+            reason = machine.lacks(job.queued.request, job.queued.allowed)
             if reason is not None:
                 job.files.request_end()  # a runner that is being started must not begin the job now
                 job.files.end_before_start("no-room", f"the machine changed: {reason}")
@@ -210,11 +254,11 @@ class LocalBackend:
 
     def _queue(self) -> list[LocalJob]:
         waiting = [job for job in self._jobs.values() if job.phase is Phase.SUBMITTED]
-        return sorted(waiting, key=lambda job: job.order)
+        return sorted(waiting, key=lambda job: job.queued.order)
 
     def _start_what_fits(self) -> None:
         for job in self._queue():
-            place = self.machine.take(job.request, job.allowed)
+            place = self.machine.take(job.queued.request, job.queued.allowed)
             if place is None:
                 continue
             try:
@@ -286,7 +330,7 @@ class LocalBackend:
     def _ended(self, job: LocalJob, result: Result | None) -> None:
         if job.phase is Phase.RUNNING:
             self.machine.release(job.place)
-            self._history.add(job.request.duration, result)
+            self._history.add(job.queued.request.duration, result)
         job.phase, job.result, job.sizes = Phase.ENDED, result, job.files.sizes()
         self._news.set()
         self._start_what_fits()

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from rainbow_sched.agent.backends.base import Prices
 from rainbow_sched.agent.backends.common.launches import copies
-from rainbow_sched.agent.backends.local.machine import Machine, Place
+from rainbow_sched.agent.backends.local.machine import Machine, Place, QueuedJob
 from rainbow_sched.agent.core.values import Result
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.model.request import Request
-from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts, BidAnswer
+from rainbow_sched.protocol.messages import BidAnswer
 
 MIN_HISTORY = 5  # with fewer jobs the history is ignored
 MAX_HISTORY = 500
@@ -37,14 +36,6 @@ class RunningJob:
     place: Place
     limit: float | None
     elapsed: float
-
-
-@dataclass(frozen=True, slots=True)
-class QueuedJob:
-    """A job that is not running yet."""
-
-    request: Request
-    allowed: AllowedHosts = ANY_HOST
 
 
 def impossible(wanted: QueuedJob, machine: Machine) -> str | None:

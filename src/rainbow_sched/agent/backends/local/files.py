@@ -7,7 +7,6 @@ import json
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from rainbow_sched.agent.backends.base import Launch
@@ -15,27 +14,16 @@ from rainbow_sched.agent.backends.common.exit_results import exited
 from rainbow_sched.agent.backends.common.job_folder import JobFolder, script
 from rainbow_sched.agent.backends.common.launches import clean_environment, copies
 from rainbow_sched.agent.backends.local.cgroups import NOWHERE, CgroupParent, JobCgroup
-from rainbow_sched.agent.backends.local.machine import Machine, Place
+from rainbow_sched.agent.backends.local.machine import Machine, Place, QueuedJob
 from rainbow_sched.agent.backends.local.wrapper import EXIT, MARKER, boot_id, start_time, write_whole
 from rainbow_sched.agent.core.values import Result
 from rainbow_sched.jobspecs.canonical import from_json, to_json
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import WRONG_NODES, GroupHosts
-from rainbow_sched.model.request import Request
-from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts
+from rainbow_sched.protocol.messages import AllowedHosts
 
 GONE = ".gone-"  # prefix of directories being removed
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmittedJob:
-    """A submitted job."""
-
-    tag: str
-    request: Request
-    order: int  # position in the queue
-    allowed: AllowedHosts = ANY_HOST
 
 
 class JobFiles(JobFolder):
@@ -44,49 +32,55 @@ class JobFiles(JobFolder):
         """Return True once the job is submitted."""
         return (self.path / "launch.json").exists()
 
-    def create(self, launch: Launch, environment: Mapping[str, str]) -> SubmittedJob:
+    def create(self, launch: Launch, environment: Mapping[str, str]) -> QueuedJob:
         """Write the launch file; the job is submitted and on disk when this returns."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        work = self.path / "work"
-        work.mkdir(mode=0o700, exist_ok=True)
+        queued = QueuedJob(launch.request, launch.allowed, time.time_ns())
         tasks: list[list[str]] = []
         for number, task in enumerate(launch.request.tasks):
             argv = list(task.command) or script(self.path / f"script{number}", task.script)
             tasks += [argv] * copies(launch.request, task)
-        ticket = SubmittedJob(tag=self.tag, request=launch.request, order=time.time_ns(), allowed=launch.allowed)
         write_whole(
             self.path / "launch.json",
             {
                 "tasks": tasks,
                 "environment": clean_environment(launch, environment),
-                "cwd": launch.request.cwd or str(work),
+                "cwd": self.make_work(launch),
                 "limit": launch.request.duration,
                 "grace": GRACE,
-                "order": ticket.order,
+                "order": queued.order,
                 "guard": launch.guard,
                 "request": to_json(launch.request),
                 "only": [launch.allowed.of(group) for group in range(len(launch.request.groups))],
                 "checked": launch.allowed.checked,
             },
         )
-        return ticket
+        return queued
 
-    def ticket(self) -> SubmittedJob:
+    def queued(self) -> QueuedJob:
         """Read the launch file."""
         launch = json.loads((self.path / "launch.json").read_text())
         only = tuple(GroupHosts(group, tuple(hosts)) for group, hosts in enumerate(launch.get("only", [])) if hosts)
         allowed = AllowedHosts(only, launch.get("checked", False))  # an older agent wrote neither
-        return SubmittedJob(
-            tag=self.tag, request=from_json(launch["request"]), order=int(launch["order"]), allowed=allowed
-        )
+        return QueuedJob(from_json(launch["request"]), allowed, int(launch["order"]))
 
     def put_place(self, place: Place, machine: Machine, grounds: CgroupParent = NOWHERE) -> None:
         """Write the job's resources."""
         group = str(Path(grounds.path) / self.tag) if grounds.path else ""
         environment = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, place.gpus))}
-        about = {"cpus": place.cpus, "gpus": place.gpus, "memory": place.memory, "holds": machine.holdings(place)}
-        about["hosts"] = place.hosts
-        write_whole(self.path / "place.json", {**about, "environment": environment, "cgroup": group}, safe=False)
+        write_whole(
+            self.path / "place.json",
+            {
+                "cpus": place.cpus,
+                "gpus": place.gpus,
+                "memory": place.memory,
+                "holds": machine.holdings(place),
+                "hosts": place.hosts,
+                "environment": environment,
+                "cgroup": group,
+            },
+            safe=False,
+        )
 
     def group(self) -> JobCgroup | None:
         with contextlib.suppress(FileNotFoundError, ValueError):
@@ -153,10 +147,8 @@ class JobFiles(JobFolder):
         shutil.rmtree(doomed, ignore_errors=True)
 
     def _json(self, name: str) -> dict[str, object] | None:
-        try:
-            value: dict[str, object] = json.loads((self.path / name).read_text())
-        except FileNotFoundError:
-            return None
+        text = self.text(name)
+        value: dict[str, object] | None = None if text is None else json.loads(text)
         return value
 
 

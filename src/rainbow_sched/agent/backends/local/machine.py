@@ -45,6 +45,15 @@ class Place:
 NOWHERE = Place()
 
 
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """A job that is not running yet: what it may take, and its position in the queue."""
+
+    request: Request
+    allowed: AllowedHosts = ANY_HOST
+    order: int = 0
+
+
 class Machine:
     """A graph with its free units, by leaf. Memory counts in bytes, all else in units of the graph."""
 
@@ -92,11 +101,6 @@ class Machine:
                 numbers[i] = list(range(device, device + self.size[i]))
                 device += self.size[i]
         return numbers
-
-    @property
-    def free(self) -> dict[int, int]:
-        """Return the free units by leaf; below 0 after `occupy` beyond them."""
-        return {i: size - self.taken[i] for i, size in self.size.items()}
 
     def count(self, type: str, *, free: bool = False) -> int:
         """Return the units of a type, all or free. Inner vertices count if all below them is free."""

@@ -137,12 +137,10 @@ class JobRun:
         self.cause = "exit"
         self.reason = ""
         self.contact = boot_id(), time.clock_gettime(time.CLOCK_BOOTTIME)  # the agent submitted just now
-        self.kernel = self._own_group()  # None: no cgroup available
+        self.kernel: JobCgroup | None = None  # None: no cgroup available
+        if path := place["cgroup"]:
+            self.kernel = JobCgroup.make(Path(path), memory=place["memory"], cpus=place["cpus"])
         self.counted = bool(place["memory"]) and not (self.kernel is not None and self.kernel.holds_memory)
-
-    def _own_group(self) -> JobCgroup | None:
-        path = self.place["cgroup"]
-        return JobCgroup.make(Path(path), memory=self.place["memory"], cpus=self.place["cpus"]) if path else None
 
     def start(self) -> None:
         """Start every task; the first creates the process group, the others join it."""
@@ -244,14 +242,10 @@ class JobRun:
         self.signal(signal.SIGKILL)
         if self.kernel is not None:
             self.kernel.end()
-        while True:
-            children = Path(f"/proc/self/task/{os.getpid()}/children")
-            pids = children.read_text().split() if children.exists() else []
-            if not pids:
-                break
+        while pids := _children(os.getpid()):
             for pid in pids:
                 try:
-                    os.kill(int(pid), signal.SIGKILL)
+                    os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     continue
             try:

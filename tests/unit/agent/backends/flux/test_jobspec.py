@@ -292,11 +292,11 @@ def test_nodes_of_one_name_cannot_be_told_apart_unless_all_of_them_are_allowed()
 
 
 def running(cores: int, ends: float | None) -> FluxJob:
-    return FluxJob(id=1, name="", user=0, state="RUN", cores=cores, expires=ends)
+    return FluxJob(id=1, name="", state="RUN", cores=cores, expires=ends)
 
 
 def waiting(cores: int, duration: float | None, at: float = 0.0) -> FluxJob:
-    return FluxJob(id=2, name="", user=0, state="SCHED", cores=cores, duration=duration, submitted=at)
+    return FluxJob(id=2, name="", state="SCHED", cores=cores, duration=duration, submitted=at)
 
 
 def test_the_queue_is_played_forward():
@@ -385,7 +385,7 @@ def test_no_answer_and_a_refusal_are_told_apart(said, kind):
 
 def test_the_nodes_of_a_job_are_told_by_its_list_or_by_its_ranks(tmp_path):
     files = FluxFiles(tmp_path, "rb-1-1")
-    job = FluxJob(id=1, name="rb-1-1", user=0, state="RUN", ranks="1-2")
+    job = FluxJob(id=1, name="rb-1-1", state="RUN", ranks="1-2")
     assert update_of(files, job, parse_r(R)).nodes == "n[1-2]"
     assert update_of(files, replace(job, node_list="m7"), parse_r(R)).nodes == "m7"
     assert update_of(files, replace(job, state="SCHED", ranks=""), parse_r(R)).nodes == ""
