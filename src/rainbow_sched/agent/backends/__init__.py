@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 
 from rainbow_sched.agent.backends.base import BackendSettings, MakeBackend
 from rainbow_sched.model.errors import Invalid, NotFound
@@ -30,15 +30,11 @@ def load_backend(name: str) -> MakeBackend:
         made: MakeBackend = getattr(import_module(module), attribute)
         return made
     for point in entry_points(group=GROUP, name=name):
-        return _callable(point)
+        loaded: MakeBackend = point.load()
+        if not callable(loaded):
+            raise Invalid(f"backend {point.name!r} of {point.value} is not a function that builds a backend")
+        return loaded
     raise NotFound(f"no backend {name!r}{did_you_mean(name, backend_names())}")
-
-
-def _callable(point: EntryPoint) -> MakeBackend:
-    loaded: MakeBackend = point.load()
-    if not callable(loaded):
-        raise Invalid(f"backend {point.name!r} of {point.value} is not a function that builds a backend")
-    return loaded
 
 
 __all__ = ["BACKENDS", "BackendSettings", "MakeBackend", "backend_names", "load_backend"]

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from rainbow_sched.agent.backends.base import BackendSettings, Launch
-from rainbow_sched.agent.backends.common.facts import CachedFacts, MarkedNodes
-from rainbow_sched.agent.backends.common.finished_tags import FinishedTags
+from rainbow_sched.agent.backends.common.call_rates import CachedFacts, PollInterval, SubmitLocks
 from rainbow_sched.agent.backends.common.job_folder import BatchFolder, RecordT
 from rainbow_sched.agent.backends.common.launches import TAG
-from rainbow_sched.agent.backends.common.poll_interval import PollInterval
-from rainbow_sched.agent.backends.common.submit_locks import SubmitLocks
+from rainbow_sched.agent.backends.common.saved_names import FinishedTags, MarkedNodes
 from rainbow_sched.agent.core.values import Absent, ClusterFacts, JobFound, Phase, Unknown, Update
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported

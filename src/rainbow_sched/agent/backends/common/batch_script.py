@@ -15,9 +15,9 @@ from pathlib import Path
 
 from rainbow_sched.agent.backends.base import Launch
 from rainbow_sched.agent.backends.common.exit_results import exited, not_found, over_limit
+from rainbow_sched.agent.backends.common.host_binding import FUNCTIONS, allowed_words
 from rainbow_sched.agent.backends.common.job_folder import STARTED, BatchFolder, RecordT, script, write
 from rainbow_sched.agent.backends.common.launches import clean_environment
-from rainbow_sched.agent.backends.common.node_check import FUNCTIONS, allowed_words
 from rainbow_sched.agent.core.values import Result
 from rainbow_sched.model.attempt import Failure
 from rainbow_sched.model.binding import WRONG_NODES

@@ -16,8 +16,8 @@ from pathlib import Path
 from rainbow_sched.agent.backends.base import Launch
 from rainbow_sched.agent.backends.common.batch_script import ALREADY_RAN, NOT_ALLOWED
 from rainbow_sched.agent.backends.common.exit_results import not_found
+from rainbow_sched.agent.backends.common.host_binding import FUNCTIONS, allowed_words
 from rainbow_sched.agent.backends.common.job_folder import BatchFolder, SubmitRecord, script, write
-from rainbow_sched.agent.backends.common.node_check import FUNCTIONS, allowed_words
 from rainbow_sched.agent.backends.flux.commands import FluxInJobs
 from rainbow_sched.agent.backends.flux.jobs import job_name, job_number
 from rainbow_sched.model.hostlist import expand

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rainbow_sched.agent.backends.common.facts import MarkedNodes
+from rainbow_sched.agent.backends.common.saved_names import MarkedNodes
 from rainbow_sched.agent.backends.flux.jobs import FluxJob
 from rainbow_sched.agent.core.values import ClusterFacts, Phase
 from rainbow_sched.discovery.flux import FluxNode, node_of_rank

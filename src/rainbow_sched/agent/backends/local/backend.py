@@ -14,9 +14,9 @@ import time
 from dataclasses import dataclass, replace
 
 from rainbow_sched.agent.backends.base import BackendSettings, CannotBind, Launch
+from rainbow_sched.agent.backends.common.call_rates import SubmitLocks
 from rainbow_sched.agent.backends.common.launches import TAG
-from rainbow_sched.agent.backends.common.submit_locks import SubmitLocks
-from rainbow_sched.agent.backends.local.bids import RunHistory, RunningJob, bid_on, impossible
+from rainbow_sched.agent.backends.local.bids import RunHistory, RunningJob, cost, impossible, starts_in
 from rainbow_sched.agent.backends.local.files import GONE, JobFiles
 from rainbow_sched.agent.backends.local.machine import NOWHERE, RULES, Machine, Place, QueuedJob
 from rainbow_sched.agent.backends.local.runner import Runners, cgroup_parent_for, end_strays, request_end
@@ -200,14 +200,24 @@ class LocalBackend:
 
     async def bid(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> BidAnswer:
         """Estimate start from a simulation of the queue, and cost from the site's prices."""
-        now = time.time()
+        reason = await self.check(request, allowed)
+        if reason is not None:
+            return BidAnswer(yes=False, reason=reason)
+        wanted, now = QueuedJob(request, allowed), time.time()
         running = [
             RunningJob(job.place, job.queued.request.duration, now - (job.started_at or now))
             for job in self._jobs.values()
             if job.phase is Phase.RUNNING
         ]
-        queued, wanted = [job.queued for job in self._queue()], QueuedJob(request, allowed)
-        return bid_on(wanted, self.machine, running, queued, self._history.ran, self.settings.prices)
+        queued = [job.queued for job in self._queue()]
+        p50, p90 = (starts_in(wanted, self.machine, running, queued, self._history.ran, q) for q in (0.5, 0.9))
+        return BidAnswer(
+            yes=True,
+            start_p50=p50,
+            start_p90=None if p50 is None or p90 is None else max(p50, p90),
+            cost=cost(wanted, self.machine, self.settings.prices),
+            valid_for=30.0,
+        )
 
     async def facts(self) -> ClusterFacts:
         """Return free resources and prices."""

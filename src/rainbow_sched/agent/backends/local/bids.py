@@ -14,7 +14,6 @@ from rainbow_sched.agent.backends.common.launches import copies
 from rainbow_sched.agent.backends.local.machine import Machine, Place, QueuedJob
 from rainbow_sched.agent.core.values import Result
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.protocol.messages import BidAnswer
 
 MIN_HISTORY = 5  # with fewer jobs the history is ignored
 MAX_HISTORY = 500
@@ -53,28 +52,6 @@ def impossible(wanted: QueuedJob, machine: Machine) -> str | None:
     if any("\0" in word for task in request.tasks for word in task.command):
         return "an argument of the command contains a zero byte"
     return machine.lacks(request, wanted.allowed)
-
-
-def bid_on(
-    wanted: QueuedJob,
-    machine: Machine,
-    running: Sequence[RunningJob],
-    queued: Sequence[QueuedJob],
-    history: Sequence[PastRun],
-    prices: Prices,
-) -> BidAnswer:
-    """Return start and cost of a job behind the running and queued ones, or why it can never run."""
-    reason = impossible(wanted, machine)
-    if reason is not None:
-        return BidAnswer(yes=False, reason=reason)
-    p50, p90 = (starts_in(wanted, machine, running, queued, history, q) for q in (0.5, 0.9))
-    return BidAnswer(
-        yes=True,
-        start_p50=p50,
-        start_p90=None if p50 is None or p90 is None else max(p50, p90),
-        cost=cost(wanted, machine, prices),
-        valid_for=30.0,
-    )
 
 
 def quantile(values: Sequence[float], q: float) -> float:

@@ -24,11 +24,10 @@ from rainbow_sched.agent.backends.slurm.commands import SlurmCommands, own_group
 from rainbow_sched.agent.backends.slurm.components import Component, SlurmJobRequest, components, of_group, steps
 from rainbow_sched.agent.backends.slurm.files import ComponentRecord, SlurmFiles, SlurmRecord
 from rainbow_sched.agent.backends.slurm.jobs import SHOW_WAITING, SQUEUE, JobComment, SlurmJob, ours, parse_jobs
-from rainbow_sched.agent.backends.slurm.lost_jobs import LostJobs
 from rainbow_sched.agent.backends.slurm.options import SITE, chosen_options, nodes_in_extra, one_partition, option_words
 from rainbow_sched.agent.backends.slurm.shape import RULES, SlurmShape, arguments, cost, shape
 from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_facts, make_site, shape_of
-from rainbow_sched.agent.backends.slurm.tracker import same_submission, update_of
+from rainbow_sched.agent.backends.slurm.tracker import LostJobs, same_submission, update_of
 from rainbow_sched.agent.core.values import Absent, ClusterFacts, JobFound, Unknown, Update
 from rainbow_sched.discovery.slurm import (
     SHOW_CONFIG,

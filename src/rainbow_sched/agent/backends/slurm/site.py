@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rainbow_sched.agent.backends.common.facts import MarkedNodes
+from rainbow_sched.agent.backends.common.saved_names import MarkedNodes
 from rainbow_sched.agent.backends.slurm.files import SlurmRecord
 from rainbow_sched.agent.backends.slurm.jobs import SlurmJob
 from rainbow_sched.agent.core.values import ClusterFacts, Phase

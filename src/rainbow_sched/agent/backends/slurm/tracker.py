@@ -1,20 +1,36 @@
-"""Recognize an attempt's Slurm job, and combine Slurm's state with the job's own files."""
+"""The state of an attempt: by Slurm, by the job's own files, and of jobs that Slurm accepted and no longer lists.
+
+A killed controller may forget running jobs and kill them. Certain results are returned at once: those from accounting
+(`sacct`), and that a job without a start marker will never run, because the agent then creates the marker itself. A
+started job writes heartbeats; without them it has ended. Many sites have no accounting.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from rainbow_sched.agent.backends.common.batch_script import ALREADY_RAN, WITHDRAWN
 from rainbow_sched.agent.backends.common.host_binding import wrong_nodes
+from rainbow_sched.agent.backends.slurm.commands import SlurmCommands
 from rainbow_sched.agent.backends.slurm.files import SlurmFiles, SlurmRecord
-from rainbow_sched.agent.backends.slurm.jobs import SlurmJob, read_comment, result
-from rainbow_sched.agent.core.values import Phase, Result, Update
+from rainbow_sched.agent.backends.slurm.jobs import SlurmJob, read_comment, result, slurm_time, wait_status
+from rainbow_sched.agent.core.values import Absent, JobFound, Phase, Result, Unknown, Update
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import WRONG_NODES
+from rainbow_sched.model.errors import RainbowError
 
 CLOCK_SKEW_SECONDS = 120.0  # seconds that the clocks of agent and controller may differ
 SETTLE_SECONDS = 60.0  # seconds in which a lost job may still write its exit code
 LOST_JOB_SECONDS = 3600.0  # seconds until a lost job without a limit is considered ended
+FAILURE_PAUSE_SECONDS = 3600.0  # seconds without further queries after a failure: accounting does not appear by itself
+_LOST = Result(
+    state=AttemptState.FAILED,
+    failure=Failure.UNKNOWN,
+    reason="Slurm lost track of it while it ran, and it ended without an exit code; it was not started again",
+)
+_ACCOUNT_FIELDS = ("JobIDRaw", "JobName", "State", "ExitCode", "Submit", "Start", "End")
 
 
 def same_submission(job: SlurmJob, record: SlurmRecord) -> bool:
@@ -91,3 +107,86 @@ def overdue(files: SlurmFiles, now: float) -> bool:
     """Return True if a lost job must have ended by its limit."""
     began, limit = files.begun_at(), files.recorded().duration
     return began is None or now > began + (LOST_JOB_SECONDS if limit is None else limit) + CLOCK_SKEW_SECONDS
+
+
+class LostJobs:
+    """Detect the end of lost jobs. `clock` is monotonic, `now` is the time of day."""
+
+    def __init__(
+        self, commands: SlurmCommands, settle: float, clock: Callable[[], float], now: Callable[[], float]
+    ) -> None:
+        self._commands, self._settle, self._clock, self._now = commands, settle, clock, now
+        self._no_accounting_until = 0.0  # on the clock
+        self._seen: dict[str, tuple[object, float]] = {}  # tag -> last heartbeat, and when it was new
+
+    async def look(self, files: SlurmFiles) -> JobFound | Absent | Unknown:
+        """Return the state of a job that Slurm does not list."""
+        record = files.record()
+        if record is None or (not record.native and files.begun() is None):
+            return Absent(never=True)  # sbatch may have accepted it, but of two submissions only one runs
+        accounted = await self._accounted(files.tag, record)
+        update = update_of(files, accounted, self._now()) if accounted is not None else None
+        if update is not None and update.phase is Phase.ENDED:
+            return JobFound(update)
+        if files.begun() is None and files.withdraw():
+            return JobFound(withdrawn(files))
+        if self._silent(files):
+            native = files.begun() or record.native
+            return JobFound(Update(tag=files.tag, phase=Phase.ENDED, native=native, result=_LOST, sizes=files.sizes()))
+        return Unknown("Slurm has no record of the job, but it started and has left no exit code yet")
+
+    async def _accounted(self, tag: str, record: SlurmRecord) -> SlurmJob | None:
+        """Return the job from `sacct`; None if it is not found or there is no accounting."""
+        if not record.native or self._clock() < self._no_accounting_until:
+            return None
+        since = record.asked - CLOCK_SKEW_SECONDS
+        start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since))
+        try:
+            text = await self._commands.ask(
+                *("sacct", "--allocations", "--noheader", "--parsable2", f"--jobs={record.native}"),
+                *(f"--format={','.join(_ACCOUNT_FIELDS)}", f"--starttime={start}"),
+            )
+        except RainbowError:
+            self._no_accounting_until = self._clock() + FAILURE_PAUSE_SECONDS
+            return None
+        found = [job for job in parse_accounts(text) if job.id == record.native and job.name == tag]
+        return next((job for job in found if (job.submitted or 0.0) >= since), None)
+
+    def _silent(self, files: SlurmFiles) -> bool:
+        """Return True if the job has written no heartbeat for the settle time."""
+        heartbeat, now = files.heartbeat(), self._clock()
+        if heartbeat is None:
+            return overdue(files, self._now())  # use start time and limit
+        before, since = self._seen.get(files.tag, (None, now))
+        if before != heartbeat:
+            self._seen[files.tag] = heartbeat, now
+            return False
+        return now - since >= self._settle
+
+    def forget(self, tag: str) -> None:
+        self._seen.pop(tag, None)
+
+
+def parse_accounts(text: str) -> list[SlurmJob]:
+    """Parse `sacct --parsable2`; a job with a bar in its name is not ours."""
+    found = []
+    for line in text.splitlines():
+        words = line.split("|")
+        if len(words) != len(_ACCOUNT_FIELDS) or not words[0].isdecimal():
+            continue
+        id, name, state, exit_code, *times = words
+        submitted, started, ended = map(slurm_time, times)
+        code, signal = wait_status(exit_code)
+        found.append(
+            SlurmJob(
+                id=id,
+                state=state.partition(" ")[0],  # CANCELLED by 1000
+                submitted=submitted,
+                started=started,
+                ended=ended,
+                code=code,
+                signal=signal,
+                name=name,
+            )
+        )
+    return found

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.agent.backends.common.node_check import FUNCTIONS, allowed_words
+from rainbow_sched.agent.backends.common.host_binding import FUNCTIONS, allowed_words
 from rainbow_sched.model.hostlist import collapse, expand
 
 SHELLS = [words for words in (("dash",), ("bash", "--posix"), ("sh",)) if shutil.which(words[0])]
