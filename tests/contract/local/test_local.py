@@ -21,7 +21,6 @@ from rainbow_sched.agent.backends.common.launches import slots
 from rainbow_sched.agent.backends.local import wrapper
 from rainbow_sched.agent.backends.local.files import JobFiles
 from rainbow_sched.agent.backends.local.machine import Machine, Place
-from rainbow_sched.agent.backends.local.starter import words
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.discovery.host import host_graph, host_subsystems
 from rainbow_sched.model.attempt import AttemptState, Failure
@@ -33,7 +32,7 @@ import sys
 from pathlib import Path
 from rainbow_sched.agent.backends.local import wrapper
 wrapper.CONTACT_CHECK_SECONDS = 0.05
-wrapper.main(Path(sys.argv[1]))
+sys.exit(wrapper.main(Path(sys.argv[1])))
 """
 
 
@@ -105,7 +104,7 @@ def test_two_runners_of_one_job_run_it_once(tmp_path: Path):
     one = JobFiles(tmp_path, "rb-1-1")
     one.create(a_launch(a_request("sh", "-c", f"echo ran >> {tmp_path}/runs")), dict(os.environ))
     one.put_place(Place(), Machine(a_graph()))
-    runners = [subprocess.Popen(words("--one", str(one.path))) for _ in range(4)]
+    runners = [subprocess.Popen([sys.executable, "-c", RUN_ONE, str(one.path)]) for _ in range(4)]
     assert sorted(runner.wait(20) for runner in runners) == [0, 3, 3, 3]
     assert (tmp_path / "runs").read_text() == "ran\n"
 

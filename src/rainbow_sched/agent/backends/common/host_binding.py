@@ -154,9 +154,13 @@ def not_a_node(names: Iterable[str], nodes: Collection[str], graph: Graph, allow
     )
 
 
-def has_property(graph: Graph, name: str) -> bool:
-    """Return True if a vertex of the graph has this property."""
-    return any(name in properties_of(about) for about in graph.metadata.values())
+def check_property(name: str, graph: Graph, allowed: AllowedHosts, manager: str) -> None:
+    """Raise `CannotBind` if neither the manager, which does not know a property, nor allowed hosts enforce it."""
+    if not allowed.checked and any(name in properties_of(about) for about in graph.metadata.values()):
+        raise CannotBind(
+            f"{manager} does not know the property {name!r}, and the server does not send the nodes that have it; "
+            "upgrade the server"
+        )
 
 
 def wrong_nodes(got: str, allowed: str, manager: str, ended: float | None = None) -> Result:

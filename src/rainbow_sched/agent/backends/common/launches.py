@@ -1,11 +1,12 @@
-"""Tag, task counts and environment of a launch."""
+"""Tag, task counts, options and environment of a launch."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from rainbow_sched.agent.backends.base import Launch
+from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.request import Group, Level, Request, Task
 
 TAG = re.compile(r"rb-[0-9]{1,19}-[0-9]{1,10}")
@@ -33,6 +34,30 @@ def copies(request: Request, task: Task) -> int:
         return task.per_slot
     groups = [group for group in request.groups if group.name == task.group] or list(request.groups)
     return task.per_slot * sum(map(slots, groups))
+
+
+def chosen_options(
+    wanted: Mapping[str, str],
+    site: Mapping[str, str],
+    names: Sequence[str],
+    synonyms: Mapping[str, str],
+    handled: Collection[str],
+    known: str,
+) -> dict[str, str]:
+    """Return the options of a job by a manager's `names`: the user's options over the site's defaults.
+
+    `site` may translate values (`partition.gpu`), `handled` are options that are not for the manager, and `known` says
+    in an error which options there are.
+    """
+    chosen = {name: site[name] for name in names if site.get(name)}
+    for key, value in wanted.items():
+        name = synonyms.get(key, key)
+        if name in handled:
+            continue
+        if name not in names:
+            raise Unsupported(f"unknown option {key!r}; {known}")
+        chosen[name] = site.get(f"{name}.{value}", value)
+    return chosen
 
 
 def clean_environment(launch: Launch, agent: Mapping[str, str]) -> dict[str, str]:

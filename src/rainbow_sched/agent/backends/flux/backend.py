@@ -27,7 +27,7 @@ from rainbow_sched.agent.backends.flux.jobspec import RULES, SITE, FluxRequest, 
 from rainbow_sched.agent.backends.flux.site import FluxSite, cores_and_gpus, make_facts, takes
 from rainbow_sched.agent.backends.flux.tracker import by_tag, update_of
 from rainbow_sched.agent.core.values import ClusterFacts, Phase, Update
-from rainbow_sched.discovery.flux import default_queue, flux_graph, parse_queues, parse_r
+from rainbow_sched.discovery.flux import FluxNode, default_queue, flux_graph, parse_queues, parse_r
 from rainbow_sched.discovery.flux_state import STATUS_FORMAT, scheduler
 from rainbow_sched.jobspecs.dialects.flux_writer import to_flux
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
@@ -179,13 +179,13 @@ class FluxBackend(BatchBackend[FluxSite, FluxRequest, FluxRecord, FluxJob]):
         except (Unavailable, Invalid):
             return await self.commands.document("resource", "R")
 
-    async def _free(self) -> dict[str, object]:
-        return await self.commands.document("resource", "R", "--states=free")
+    async def _free(self) -> tuple[FluxNode, ...]:
+        return parse_r(await self.commands.document("resource", "R", "--states=free"))
 
     async def read_facts(self) -> ClusterFacts:
         site = await self.site()
         status = await self.commands.ask("resource", "status", "--no-header", f"--format={STATUS_FORMAT}")
-        free = parse_r(await self._free())
+        free = await self._free()
         own = await asyncio.to_thread(gpus_by_job, self.root)
         return make_facts(site, status, free, self._all, own, self.marked)
 
@@ -240,8 +240,7 @@ class FluxBackend(BatchBackend[FluxSite, FluxRequest, FluxRecord, FluxJob]):
     async def _cores_free(self, site: FluxSite, ranks: frozenset[int], jobs: Sequence[FluxJob]) -> int:
         """Return the free cores on these ranks, from the journal or else from a query."""
         if self.follower.table is None:
-            free = parse_r(await self._free())
-            return sum(node.counts.get("core", 0) for node in free if node.rank in ranks)
+            return sum(node.counts.get("core", 0) for node in await self._free() if node.rank in ranks)
         held = sum(job.cores for job in jobs if job.phase is Phase.RUNNING)
         return max(0, sum(node.counts.get("core", 0) for node in site.nodes if node.rank in ranks) - held)
 

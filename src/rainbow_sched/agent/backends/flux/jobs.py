@@ -132,7 +132,7 @@ def result(job: FluxJob, *, limit: float | None = None, problem_text: str = "", 
 
 
 def _ended(job: FluxJob, limit: float | None, problem_text: str, began: bool) -> Result:
-    code = _shell_code(job.code)
+    code = None if job.code is None or job.code <= -128 else shell_code(job.code)  # the shell was killed
     if job.result == "COMPLETED":
         return exited(0)
     if job.result == "CANCELED":
@@ -150,11 +150,6 @@ def _ended(job: FluxJob, limit: float | None, problem_text: str, began: bool) ->
     else:
         failure, reason = Failure.EXIT, "Flux reports a failure without a reason"
     return Result(state=AttemptState.FAILED, exit_code=code, failure=failure, reason=reason)
-
-
-def _shell_code(code: int | None) -> int | None:
-    """Return the shell's exit code; Flux's negative numbers mean that the shell was killed."""
-    return None if code is None or code <= -128 else shell_code(code)
 
 
 def _failure(job: FluxJob, began: bool) -> Failure:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rainbow_sched.agent.backends.base import CannotBind
-from rainbow_sched.agent.backends.common.host_binding import bound_hosts, has_property, not_a_node, unenforced
-from rainbow_sched.agent.backends.common.launches import copies
+from rainbow_sched.agent.backends.common.host_binding import bound_hosts, check_property, not_a_node, unenforced
+from rainbow_sched.agent.backends.common.launches import chosen_options, copies
 from rainbow_sched.agent.backends.flux.site import FluxSite
 from rainbow_sched.discovery.flux import PROPERTIES, QUEUES
 from rainbow_sched.model.binding import NAMING_FIELDS, GroupHosts, NodeRules, is_passed_on
@@ -57,13 +57,14 @@ def plain(
         groups = (replace(groups[0], levels=_inner(groups[0].levels, frozenset(site.graph.types))),)
     if len({*queues, *(request.options[key] for key in ("queue", "partition") if key in request.options)}) > 1:
         raise Unsupported(f"a job runs in one queue; this one requests {', '.join(queues)} and another")
+    wanted = {**request.options, **({"queue": queues[0]} if queues else {})}
     asked = replace(
         request,
         groups=groups,
         requires=(),
         parameters={},
         properties=tuple(dict.fromkeys((*_known_properties(request, site, allowed), *_named(request, PROPERTIES)))),
-        options=_options({**request.options, **({"queue": queues[0]} if queues else {})}, options),
+        options=chosen_options(wanted, options, SITE, SYNONYMS, OWN, f"Flux has {', '.join(SITE)}"),
         tasks=(_task(request.tasks[0], copies(request, request.tasks[0]), groups[0].levels[0]),),
         ignored=(),
     )
@@ -90,11 +91,8 @@ def _known_properties(request: Request, site: FluxSite, allowed: AllowedHosts) -
         bare = name.removeprefix("^")
         if bare in known or (name == bare and not allowed.checked):
             yield name
-        elif not allowed.checked and has_property(site.graph, bare):
-            raise CannotBind(
-                f"Flux does not know the property {bare!r}, and the server does not send the nodes that have it; "
-                "upgrade the server"
-            )
+        else:
+            check_property(bare, site.graph, allowed, "Flux")
 
 
 def _with_hosts(request: Request, site: FluxSite, allowed: AllowedHosts) -> FluxRequest:
@@ -144,18 +142,6 @@ def _inner(levels: tuple[Level, ...], types: frozenset[str]) -> tuple[Level, ...
             break
         levels = level.inside
     return levels
-
-
-def _options(wanted: Mapping[str, str], site: Mapping[str, str]) -> dict[str, str]:
-    found = {name: site[name] for name in SITE if site.get(name)}
-    for key, value in wanted.items():
-        name = SYNONYMS.get(key, key)
-        if name in OWN:
-            continue
-        if name not in SITE:
-            raise Unsupported(f"unknown option {key!r}; Flux has {', '.join(SITE)}")
-        found[name] = site.get(f"{name}.{value}", value)
-    return found
 
 
 def with_tag(

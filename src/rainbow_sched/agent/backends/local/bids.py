@@ -54,12 +54,6 @@ def impossible(wanted: QueuedJob, machine: Machine) -> str | None:
     return machine.lacks(request, wanted.allowed)
 
 
-def quantile(values: Sequence[float], q: float) -> float:
-    """Return the q-quantile of `values` (nearest rank)."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(q * len(ordered)) - 1)]
-
-
 def takes(limit: float | None, q: float, history: Sequence[PastRun], elapsed: float = 0.0) -> float:
     """Estimate a job's total duration at quantile `q`, after it has run for `elapsed`; inf if unknown.
 
@@ -72,7 +66,7 @@ def takes(limit: float | None, q: float, history: Sequence[PastRun], elapsed: fl
         alike = [ran.took for ran in history if ran.took >= elapsed]
     if len(alike) < MIN_HISTORY:
         return limit if limit is not None else math.inf
-    guess = quantile(alike, q)
+    guess = sorted(alike)[max(0, math.ceil(q * len(alike)) - 1)]  # nearest rank
     return guess if limit is None else min(guess, limit)
 
 

@@ -16,24 +16,18 @@ from pathlib import Path
 import rainbow_sched
 from rainbow_sched.agent.backends.local import wrapper
 
-_MAIN = "from rainbow_sched.agent.backends.local.starter import main; main(sys.argv[2:])"
-_BEGIN = f"import sys; sys.path.append(sys.argv[1]); {_MAIN}"
+_SERVE = "from rainbow_sched.agent.backends.local.starter import serve; serve(sys.argv[2])"
+_BEGIN = f"import sys; sys.path.append(sys.argv[1]); {_SERVE}"
 
 
-def words(*arguments: str) -> list[str]:
-    """Return the command of the starter, or with `--one DIR` of a single runner, independent of the environment."""
-    return [sys.executable, "-I", "-S", "-c", _BEGIN, str(Path(rainbow_sched.__file__).parent.parent), *arguments]
+def words(root: str) -> list[str]:
+    """Return the command of the starter of the jobs below `root`, independent of the environment."""
+    return [sys.executable, "-I", "-S", "-c", _BEGIN, str(Path(rainbow_sched.__file__).parent.parent), root]
 
 
-def main(arguments: list[str]) -> None:
-    """With `ROOT`, serve the jobs below it; with `--one DIR`, run one job."""
-    if arguments[0] == "--one":
-        sys.exit(wrapper.main(Path(arguments[1]).resolve()))
-    serve(Path(arguments[0]).resolve())
-
-
-def serve(root: Path) -> None:
+def serve(directory: str) -> None:
     """Fork a runner for each tag on stdin until it is closed."""
+    root = Path(directory).resolve()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps children
     with os.fdopen(os.dup(0), "rb") as asked:
         for line in asked:

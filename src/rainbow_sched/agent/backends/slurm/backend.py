@@ -24,7 +24,7 @@ from rainbow_sched.agent.backends.slurm.commands import SlurmCommands, own_group
 from rainbow_sched.agent.backends.slurm.components import Component, SlurmJobRequest, components, of_group, steps
 from rainbow_sched.agent.backends.slurm.files import ComponentRecord, SlurmFiles, SlurmRecord
 from rainbow_sched.agent.backends.slurm.jobs import SHOW_WAITING, SQUEUE, JobComment, SlurmJob, ours, parse_jobs
-from rainbow_sched.agent.backends.slurm.options import SITE, chosen_options, nodes_in_extra, one_partition, option_words
+from rainbow_sched.agent.backends.slurm.options import SITE, nodes_in_extra, one_partition, option_words, site_options
 from rainbow_sched.agent.backends.slurm.shape import RULES, SlurmShape, arguments, cost, shape
 from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_facts, make_site, shape_of
 from rainbow_sched.agent.backends.slurm.tracker import LostJobs, same_submission, update_of
@@ -147,7 +147,7 @@ class SlurmBackend(BatchBackend[SlurmSite, SlurmJobRequest, SlurmRecord, SlurmJo
         self.nodes = parse_nodes(await self.commands.ask(*SHOW_NODES))
         rules = {part.name: part for part in parse_partitions(await self.commands.ask(*SHOW_PARTITIONS))}
         if site.shape != shape_of(self.nodes) or site.rules != rules:
-            self.discard_site()  # read again below
+            self.discard_site()
         return await self.site()
 
     async def read_facts(self) -> ClusterFacts:
@@ -188,9 +188,9 @@ class SlurmBackend(BatchBackend[SlurmSite, SlurmJobRequest, SlurmRecord, SlurmJo
         found = shape(replace(request, not_hosts=(*request.not_hosts, *exclude)), site, allowed)
         own = self.common_options() - {"allow_extra"}
         options = {key: value for key, value in self.settings.options.items() if key not in own}
-        site_options = chosen_options(request.options, options)
-        named = one_partition(found.partition, request.options, site_options)
-        asked = PartitionRequest(named, site_options.get("account", ""), request.duration)
+        chosen = site_options(request.options, options)
+        named = one_partition(found.partition, request.options, chosen)
+        asked = PartitionRequest(named, chosen.get("account", ""), request.duration)
         found, partition = self._picked(within_racks(found, site, self.nodes), site, asked)
         words = arguments(found, site, request.duration, named=named_nodes, component=group is not None)
         words += option_words(request.options, options, partition, found.features)

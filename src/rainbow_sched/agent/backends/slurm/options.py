@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Collection, Mapping
 
+from rainbow_sched.agent.backends.common.launches import chosen_options
 from rainbow_sched.model.errors import Invalid, Unsupported
 from rainbow_sched.model.hostlist import expand
 
@@ -30,17 +31,10 @@ _EXTRA = re.compile(r"--([a-z][a-z-]*)(?:=(.*))?", re.DOTALL)
 _SIMPLE = re.compile(r"[\w.&-]+", re.ASCII)
 
 
-def chosen_options(wanted: Mapping[str, str], site: Mapping[str, str]) -> dict[str, str]:
+def site_options(wanted: Mapping[str, str], site: Mapping[str, str]) -> dict[str, str]:
     """Return the site options of a job: the user's options over the site's defaults."""
-    chosen = {key: site[key] for key in SITE if site.get(key)}
-    for key, value in wanted.items():
-        name = SYNONYMS.get(key, key)
-        if name in OWN or name in (EXTRA, "input"):
-            continue
-        if name not in SITE:
-            raise Unsupported(f"unknown option {key!r}; this site has {', '.join((*SITE, EXTRA))}")
-        chosen[name] = site.get(f"{name}.{value}", value)
-    return chosen
+    known = f"this site has {', '.join((*SITE, EXTRA))}"
+    return chosen_options(wanted, site, SITE, SYNONYMS, (*OWN, EXTRA, "input"), known)
 
 
 def one_partition(required: str, wanted: Mapping[str, str], chosen: Mapping[str, str]) -> str:
@@ -60,7 +54,7 @@ def option_words(
     `site` is the agent's configuration: defaults such as `partition = batch`, and translations such as
     `partition.gpu = gpu-a100`. `partition` and `features` are those of the request.
     """
-    chosen = chosen_options(wanted, site)
+    chosen = site_options(wanted, site)
     if partition:
         chosen["partition"] = partition
     if features:

@@ -7,7 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from rainbow_sched.agent.backends.base import CannotBind, Prices
-from rainbow_sched.agent.backends.common.host_binding import bound_hosts, has_property, hostlist, not_a_node, unenforced
+from rainbow_sched.agent.backends.common.host_binding import (
+    bound_hosts,
+    check_property,
+    hostlist,
+    not_a_node,
+    unenforced,
+)
 from rainbow_sched.agent.backends.slurm.site import SlurmSite
 from rainbow_sched.discovery.slurm_graph import FEATURES, GPUS, PARTITIONS
 from rainbow_sched.model.binding import NAMING_FIELDS, NodeRules, is_passed_on
@@ -194,14 +200,10 @@ def _with_property(found: SlurmShape, name: str, site: SlurmSite, allowed: Allow
     """Pass on properties that Slurm knows; the allowed hosts enforce the others."""
     bare = name.removeprefix("^")
     if bare not in site.features and bare not in site.partitions and (allowed.checked or name != bare):
-        if not allowed.checked and has_property(site.graph, bare):
-            raise CannotBind(
-                f"Slurm does not know the property {bare!r}, and the server does not send the nodes that have it; "
-                "upgrade the server"
-            )
+        check_property(bare, site.graph, allowed, "Slurm")
         return found
-    if name.startswith("^"):
-        holders = site.features.get(name[1:], frozenset()) | site.partitions.get(name[1:], frozenset())
+    if name != bare:
+        holders = site.features.get(bare, frozenset()) | site.partitions.get(bare, frozenset())
         return replace(found, exclude=found.exclude | holders)
     if name in site.features:
         return _with_feature(found, name, site)
