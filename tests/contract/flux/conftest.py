@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.backends import BackendSettings
-from rainbow_sched.agent.backends.flux.backend import FluxBackend, make
+from rainbow_sched.agent.backends.flux.backend import FluxBackend
 from rainbow_sched.agent.backends.flux.files import FluxFiles
 from rainbow_sched.discovery.flux import flux_graph
 from tests.support.backends import Desk, a_graph, leave
@@ -59,7 +59,7 @@ async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         graph=a_graph(),
         options={**options, "journal": "no"} if without else options,
     )
-    desk = Desk(lambda: make(settings), tmp_path)
+    desk = Desk(lambda: FluxBackend(settings), tmp_path)
     await desk.backend.start()
     yield desk
     await leave(desk)
@@ -90,7 +90,7 @@ async def a_flux(tmp_path: Path, instance: StandIn | RealFlux, r: dict[str, obje
             "settle": "0.5",
         },
     )
-    desk = Flux(lambda: make(settings), tmp_path)
+    desk = Flux(lambda: FluxBackend(settings), tmp_path)
     desk.instance = instance
     await desk.backend.start()
     return desk

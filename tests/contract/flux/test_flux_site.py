@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rainbow_sched.agent.backends.flux.backend import make
+from rainbow_sched.agent.backends.flux.backend import FluxBackend
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, parse_jobs
 from rainbow_sched.agent.core.values import Absent, JobFound, Phase, Unknown
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
@@ -76,7 +76,7 @@ async def test_a_purged_job_still_gives_its_exit_code(flux: Flux):
 
 async def test_another_rainbow_in_the_same_instance_is_not_mistaken_for_this_one(flux: Flux, tmp_path: Path):
     await flux.run(a_request("true"))
-    other = make(replace(flux.backend.settings, cluster="there", directory=tmp_path / "other"))
+    other = FluxBackend(replace(flux.backend.settings, cluster="there", directory=tmp_path / "other"))
     await other.start()
     assert isinstance(await other.lookup("rb-1-1"), Absent)
     assert await other.poll() == ()

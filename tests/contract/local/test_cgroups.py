@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.backends import BackendSettings
-from rainbow_sched.agent.backends.local.backend import LocalBackend, make
+from rainbow_sched.agent.backends.local.backend import LocalBackend
 from rainbow_sched.agent.backends.local.cgroups import NOWHERE, CgroupParent, JobCgroup, find_cgroup_parent
 from rainbow_sched.agent.backends.local.files import JobFiles
 from rainbow_sched.agent.backends.local.wrapper import MEMORY_CHECK_SECONDS
@@ -55,7 +55,7 @@ async def a_desk(directory: Path, cgroup: str) -> AsyncIterator[Desk]:
     settings = BackendSettings(
         cluster="here", directory=directory / "state", graph=a_graph(), options={"cgroup": cgroup}
     )
-    desk = Desk(lambda: make(settings), directory)
+    desk = Desk(lambda: LocalBackend(settings), directory)
     await desk.backend.start()
     yield desk
     for update in await desk.backend.poll():
@@ -157,7 +157,7 @@ def test_the_group_of_a_unit_is_used_only_if_the_agent_has_a_subgroup_of_it(tmp_
 def test_a_place_for_groups_that_was_named_and_is_none_is_refused(tmp_path: Path):
     options = {"cgroup": str(tmp_path / "absent")}
     with pytest.raises(Invalid, match="user, or auto or off"):
-        make(BackendSettings(cluster="here", directory=tmp_path, graph=a_graph(), options=options))
+        LocalBackend(BackendSettings(cluster="here", directory=tmp_path, graph=a_graph(), options=options))
 
 
 def test_a_delegated_unit_is_tried_and_used(grounds: Path, tmp_path: Path):

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from rainbow_sched.agent.backends import BackendSettings
-from rainbow_sched.agent.backends.local.backend import make
+from rainbow_sched.agent.backends.local.backend import LocalBackend
 from rainbow_sched.agent.backends.local.files import JobFiles
 from rainbow_sched.agent.backends.local.machine import Machine
 from rainbow_sched.agent.core.values import Phase
@@ -41,7 +41,7 @@ def four_nodes(names: tuple[str, ...] = NODES) -> Graph:
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     settings = BackendSettings(cluster="here", directory=tmp_path / "state", graph=four_nodes())
-    desk = Desk(lambda: make(settings), tmp_path)
+    desk = Desk(lambda: LocalBackend(settings), tmp_path)
     await desk.backend.start()
     yield desk
     for update in await desk.backend.poll():

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.backends import BackendSettings
-from rainbow_sched.agent.backends.local.backend import LocalBackend, make
+from rainbow_sched.agent.backends.local.backend import LocalBackend
 from rainbow_sched.agent.backends.local.starter import words
 from rainbow_sched.agent.backends.local.wrapper import start_time
 from rainbow_sched.agent.core.values import Phase
@@ -24,7 +24,7 @@ from tests.support.backends import Desk, a_graph, a_request
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     settings = BackendSettings(cluster="here", directory=tmp_path / "state", graph=a_graph(8))
-    desk = Desk(lambda: make(settings), tmp_path)
+    desk = Desk(lambda: LocalBackend(settings), tmp_path)
     await desk.backend.start()
     yield desk
     await desk.backend.close()

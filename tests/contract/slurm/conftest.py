@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.backends import BackendSettings
-from rainbow_sched.agent.backends.slurm.backend import make
+from rainbow_sched.agent.backends.slurm.backend import SlurmBackend
 from tests.support.backends import Desk, a_graph, leave
 from tests.support.slurm import Nodes, SlurmCluster, running
 
@@ -50,7 +50,7 @@ async def desk(small: SlurmCluster, tmp_path: Path) -> AsyncIterator[Desk]:
         graph=a_graph(),
         options={"conf": str(small.conf), "interval": "0.3", "facts_interval": "0", "bid_kept": "0"},
     )
-    desk = Desk(lambda: make(settings), tmp_path)
+    desk = Desk(lambda: SlurmBackend(settings), tmp_path)
     await desk.backend.start()
     yield desk
     await leave(desk)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.backends import BackendSettings
-from rainbow_sched.agent.backends.slurm.backend import SlurmBackend, make
+from rainbow_sched.agent.backends.slurm.backend import SlurmBackend
 from rainbow_sched.agent.backends.slurm.files import SlurmFiles
 from rainbow_sched.agent.core.values import Absent, JobFound, Phase, Unknown
 from rainbow_sched.model.attempt import AttemptState, Failure
@@ -33,7 +33,7 @@ async def desk(fragile: SlurmCluster, tmp_path: Path) -> Desk:
         directory=tmp_path / "state",
         options={"conf": str(fragile.conf), "interval": "0.3", "facts_interval": "0"},
     )
-    desk = Desk(lambda: make(settings), tmp_path)
+    desk = Desk(lambda: SlurmBackend(settings), tmp_path)
     await desk.backend.start()
     return desk
 

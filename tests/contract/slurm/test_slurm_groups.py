@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from rainbow_sched.agent.backends import BackendSettings
-from rainbow_sched.agent.backends.slurm.backend import make
+from rainbow_sched.agent.backends.slurm.backend import SlurmBackend
 from rainbow_sched.agent.backends.slurm.files import SlurmFiles
 from rainbow_sched.agent.core.values import JobFound, Phase
 from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes
@@ -46,7 +46,7 @@ async def desk(rich: SlurmCluster, tmp_path: Path) -> AsyncIterator[Desk]:
         graph=slurm_graph("rich", parse_nodes(rich.call(*SHOW_NODES)), {}),
         options={"conf": str(rich.conf), "interval": "0.3", "facts_interval": "0", "bid_kept": "0"},
     )
-    desk = Desk(lambda: make(settings), tmp_path)
+    desk = Desk(lambda: SlurmBackend(settings), tmp_path)
     await desk.backend.start()
     yield desk
     for update in await desk.backend.poll():
@@ -330,7 +330,7 @@ async def test_a_slurm_that_starts_no_heterogeneous_jobs_says_so_before_anything
     builtin: SlurmCluster, tmp_path: Path
 ):
     settings = BackendSettings(cluster="b", directory=tmp_path / "state", options={"conf": str(builtin.conf)})
-    desk = Desk(lambda: make(settings), tmp_path)
+    desk = Desk(lambda: SlurmBackend(settings), tmp_path)
     assert desk.backend.node_rules.one_group == ""  # not asked yet
     await desk.backend.start()
     why = "Slurm starts heterogeneous jobs only with sched/backfill; this site uses sched/builtin"

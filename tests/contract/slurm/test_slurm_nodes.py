@@ -13,7 +13,7 @@ import pytest
 
 from rainbow_sched.agent.backends import BackendSettings
 from rainbow_sched.agent.backends.base import CannotBind
-from rainbow_sched.agent.backends.slurm.backend import make
+from rainbow_sched.agent.backends.slurm.backend import SlurmBackend
 from rainbow_sched.agent.core.values import JobFound, Phase
 from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes
 from rainbow_sched.discovery.slurm_graph import slurm_graph
@@ -60,7 +60,7 @@ async def a_desk(rich: SlurmCluster, tmp_path: Path, racks: dict[str, str]) -> A
             "allow_extra": "exclude,nodelist",
         },
     )
-    desk = Desk(lambda: make(settings), tmp_path)
+    desk = Desk(lambda: SlurmBackend(settings), tmp_path)
     await desk.backend.start()
     yield desk
     for update in await desk.backend.poll():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.backends import BackendSettings
-from rainbow_sched.agent.backends.slurm.backend import make
+from rainbow_sched.agent.backends.slurm.backend import SlurmBackend
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes
 from rainbow_sched.discovery.slurm_graph import slurm_graph
@@ -49,7 +49,7 @@ async def desk(narrow: SlurmCluster, tmp_path: Path) -> AsyncIterator[Desk]:
         graph=slurm_graph("narrow", parse_nodes(narrow.call(*SHOW_NODES))),
         options={"conf": str(narrow.conf), "interval": "0.3", "facts_interval": "0"},
     )
-    desk = Desk(lambda: make(settings), tmp_path)
+    desk = Desk(lambda: SlurmBackend(settings), tmp_path)
     await desk.backend.start()
     yield desk
     for update in await desk.backend.poll():

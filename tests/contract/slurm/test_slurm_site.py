@@ -11,7 +11,7 @@ import pytest
 
 from rainbow_sched.agent.backends import BackendSettings
 from rainbow_sched.agent.backends.base import Prices
-from rainbow_sched.agent.backends.slurm.backend import make
+from rainbow_sched.agent.backends.slurm.backend import SlurmBackend
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.discovery.finder import discover_cluster
 from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes
@@ -38,7 +38,7 @@ async def desk(rich: SlurmCluster, tmp_path: Path) -> AsyncIterator[Desk]:
             "partition.accelerated": "gpu",
         },
     )
-    desk = Desk(lambda: make(settings), tmp_path)
+    desk = Desk(lambda: SlurmBackend(settings), tmp_path)
     await desk.backend.start()
     yield desk
     for update in await desk.backend.poll():
@@ -118,7 +118,7 @@ async def test_a_drained_node_is_marked_and_comes_back(desk: Desk, rich: SlurmCl
 
 
 async def test_without_the_registered_graph_nothing_is_said_of_its_vertices(desk: Desk, rich: SlurmCluster):
-    blind = make(replace(desk.backend.settings, graph=None))
+    blind = SlurmBackend(replace(desk.backend.settings, graph=None))
     await blind.start()
     facts = await blind.facts()
     assert (facts.marks, facts.used, facts.state["nodes_free"]) == ({}, None, 5)

@@ -11,10 +11,10 @@ from rainbow_sched.model.errors import Invalid, NotFound
 from rainbow_sched.model.hints import did_you_mean
 
 GROUP = "rainbow.backends"
-BACKENDS: Mapping[str, str] = {  # name -> module:function, imported on use
-    "local": "rainbow_sched.agent.backends.local.backend:make",
-    "slurm": "rainbow_sched.agent.backends.slurm.backend:make",
-    "flux": "rainbow_sched.agent.backends.flux.backend:make",
+BACKENDS: Mapping[str, str] = {  # name -> module:class, imported on use
+    "local": "rainbow_sched.agent.backends.local.backend:LocalBackend",
+    "slurm": "rainbow_sched.agent.backends.slurm.backend:SlurmBackend",
+    "flux": "rainbow_sched.agent.backends.flux.backend:FluxBackend",
 }
 
 

@@ -75,7 +75,7 @@ class BatchBackend(ABC, Generic[SiteT, PlanT, RecordT, JobT]):
         self.root = Path(settings.options.get("spool") or settings.directory / "jobs")
         self.marked = MarkedNodes(settings.directory / "marked.json")
         self._listing_delay = listing_delay
-        self._interval = PollInterval(cap=settings.seconds("interval", self.poll_seconds))
+        self.interval = PollInterval(cap=settings.seconds("interval", self.poll_seconds))
         self._locks = SubmitLocks(MAX_CONCURRENT)
         self._facts = CachedFacts(self.manager, settings.seconds("facts_interval", self.facts_seconds), time.monotonic)
         self._finished = FinishedTags(settings.directory / "forgotten")
@@ -190,7 +190,7 @@ class BatchBackend(ABC, Generic[SiteT, PlanT, RecordT, JobT]):
                 await asyncio.to_thread(folder.remove)
                 raise
             folder.put(replace(record, native=native))
-            self._interval.reset()
+            self.interval.reset()
             return native
 
     async def _submitted_before(self, folder: BatchFolder[RecordT], record: RecordT) -> str:
@@ -283,13 +283,9 @@ class BatchBackend(ABC, Generic[SiteT, PlanT, RecordT, JobT]):
 
     async def changed(self) -> None:
         """Wait until the next poll; the interval is short after an action or output, then grows up to the maximum."""
-        await self._interval.wait(
+        await self.interval.wait(
             lambda: any(self.folder(tag).change_marker() != marker for tag, marker in self._markers.items())
         )
-
-    def poll_soon(self) -> None:
-        """End the wait for the next poll."""
-        self._interval.reset()
 
     async def cancel(self, tag: str) -> None:
         natives = await self.cancellable(tag)
@@ -299,7 +295,7 @@ class BatchBackend(ABC, Generic[SiteT, PlanT, RecordT, JobT]):
                 with contextlib.suppress(Invalid):  # they have just ended
                     await self.end_jobs(natives)
             finally:
-                self.poll_soon()
+                self.interval.reset()
 
     async def output(self, tag: str, stream: str, offset: int, limit: int) -> bytes:
         return await asyncio.to_thread(self.folder(tag).read, stream, offset, limit)

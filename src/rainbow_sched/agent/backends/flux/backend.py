@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rainbow_sched.agent.backends.base import BackendSettings, CannotBind, Launch
-from rainbow_sched.agent.backends.common.batch import BatchBackend
+from rainbow_sched.agent.backends.common.batch import BatchBackend, first_job
 from rainbow_sched.agent.backends.common.host_binding import hostlist
 from rainbow_sched.agent.backends.common.launches import clean_environment, copies
 from rainbow_sched.agent.backends.flux.bids import reliable_estimate, round_to_now, simulated_start
@@ -25,7 +25,6 @@ from rainbow_sched.agent.backends.flux.follower import FluxFollower
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, parse_jobs
 from rainbow_sched.agent.backends.flux.jobspec import RULES, SITE, FluxRequest, plain, with_tag
 from rainbow_sched.agent.backends.flux.site import FluxSite, cores_and_gpus, make_facts, takes
-from rainbow_sched.agent.backends.flux.tracker import by_tag, update_of
 from rainbow_sched.agent.core.values import ClusterFacts, Phase, Update
 from rainbow_sched.discovery.flux import FluxNode, default_queue, flux_graph, parse_queues, parse_r
 from rainbow_sched.discovery.flux_state import STATUS_FORMAT, scheduler
@@ -134,7 +133,7 @@ class FluxBackend(BatchBackend[FluxSite, FluxRequest, FluxRecord, FluxJob]):
     def _phase_changed(self, job: FluxJob) -> None:
         """Poll soon after a journal entry of one of our jobs."""
         if job.name.startswith("rb-"):
-            self.poll_soon()
+            self.interval.reset()
 
     def choose(self, tag: str, record: FluxRecord | None, listed: Mapping[str, Sequence[FluxJob]]) -> FluxJob | None:
         """Return the job with the recorded id: other users' jobs may have the same name."""
@@ -144,11 +143,30 @@ class FluxBackend(BatchBackend[FluxSite, FluxRequest, FluxRecord, FluxJob]):
         return next((job for job in listed.get(tag, ()) if job.native == native), None)
 
     async def find(self, tag: str) -> FluxJob | None:
-        """Return the job from a query by its name, which also finds jobs that ended long ago."""
-        return await by_tag(self.commands, self.folder(tag), self.settings.cluster)
+        """Return the job from a query by its name, which also finds jobs that ended long ago.
+
+        Its attributes must have our key or, without a record, our cluster.
+        """
+        named = parse_jobs(await self.commands.ask("jobs", "-a", "--json", "--count=0", f"--name={tag}"))
+        record, same = self.folder(tag).record(), []
+        for job in named:
+            mark = await self._mark(job)
+            if mark.get("cluster") == self.settings.cluster and (record is None or mark.get("key") == record.key):
+                same.append(job)
+        return first_job(same, self.folder(tag).begun())
+
+    async def _mark(self, job: FluxJob) -> Mapping[str, object]:
+        """Return Rainbow's attributes of a job; empty if it is not ours."""
+        try:
+            document = await self.commands.document("job", "info", job.native, "jobspec")
+            attributes = document["attributes"]
+            found = attributes["user"]["rainbow"] if isinstance(attributes, dict) else {}
+        except (Invalid, KeyError, TypeError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def update(self, tag: str, job: FluxJob | None, now: float) -> Update | None:
-        return update_of(self.folder(tag), job, self._site.nodes if self._site is not None else ())
+        return self.folder(tag).update(job, self._site.nodes if self._site is not None else ())
 
     async def cancellable(self, tag: str) -> Sequence[str]:
         if tag in self._ended:
@@ -227,7 +245,7 @@ class FluxBackend(BatchBackend[FluxSite, FluxRequest, FluxRecord, FluxJob]):
         """Return the scheduler's answer; empty if Flux's Python is not available or too slow for a bid."""
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
-                return await self.follower.ask("probe", document)
+                return await self.follower.probe(document)
         except (Unavailable, Invalid, TimeoutError):
             return {}
 
@@ -243,8 +261,3 @@ class FluxBackend(BatchBackend[FluxSite, FluxRequest, FluxRecord, FluxJob]):
             return sum(node.counts.get("core", 0) for node in await self._free() if node.rank in ranks)
         held = sum(job.cores for job in jobs if job.phase is Phase.RUNNING)
         return max(0, sum(node.counts.get("core", 0) for node in site.nodes if node.rank in ranks) - held)
-
-
-def make(settings: BackendSettings) -> FluxBackend:
-    """Build the backend."""
-    return FluxBackend(settings)

@@ -2,8 +2,8 @@
 
 The protocol is JSON lines. On stdout: `{"journal": ...}` for each entry of the job manager's journal,
 `{"caught_up": true}` after the history of active jobs, `{"lost": "why"}` without a journal (guests may not read it),
-and answers. On stdin: queries. The process ends with its stdin. It does not import Rainbow, which Flux's Python does
-not have.
+and answers. On stdin: jobspecs to probe. The process ends with its stdin. It does not import Rainbow, which Flux's
+Python does not have.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ def without_unused_fields(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer(handle: Any, lines: Iterable[str], tell: Callable[..., None] = tell) -> None:
-    """Answer each query; an error of Flux is an answer too."""
+    """Probe each jobspec; an error of Flux is an answer too."""
     for line in lines:
         question = json.loads(line)
         try:
-            tell(n=question["n"], answer=QUESTIONS[question["ask"]](handle, question["of"]))
+            tell(n=question["n"], answer=probe(handle, question["of"]))
         except OSError as problem:
             tell(n=question["n"], problem=problem.strerror or str(problem))
 
 
-def scheduler(handle: Any, _: Any = None) -> dict[str, Any]:
+def scheduler(handle: Any) -> dict[str, Any]:
     """Return whether the scheduler is Fluxion, and its queue policy."""
     try:
         params = handle.rpc("sched-fluxion-qmanager.params").get()["params"]
@@ -101,9 +101,6 @@ def probe(handle: Any, jobspec: dict[str, Any]) -> dict[str, Any]:
         except OSError:
             found["at"] = None  # an older Flux, or a query for the owner only
     return found
-
-
-QUESTIONS: dict[str, Callable[[Any, Any], dict[str, Any]]] = {"scheduler": scheduler, "probe": probe}
 
 
 def main() -> None:

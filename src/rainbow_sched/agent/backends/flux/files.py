@@ -1,4 +1,6 @@
-"""The directory of one Flux job: script, record of the submission, start marker, exit codes and output.
+"""The directory of one Flux job, and the state of the attempt by Flux and by these files.
+
+The files are a script, the record of the submission, the start marker, exit codes and output.
 
 Flux starts the script once per task, in /tmp if it cannot enter the working directory, so the script enters it again.
 The first task links a start marker with the job's id into place; tasks of another job with the same tag see that id and
@@ -10,17 +12,20 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rainbow_sched.agent.backends.base import Launch
 from rainbow_sched.agent.backends.common.batch_script import ALREADY_RAN, NOT_ALLOWED
-from rainbow_sched.agent.backends.common.exit_results import not_found
-from rainbow_sched.agent.backends.common.host_binding import FUNCTIONS, allowed_words
+from rainbow_sched.agent.backends.common.exit_results import exited, not_found
+from rainbow_sched.agent.backends.common.host_binding import FUNCTIONS, allowed_words, wrong_nodes
 from rainbow_sched.agent.backends.common.job_folder import BatchFolder, SubmitRecord, script, write
 from rainbow_sched.agent.backends.flux.commands import FluxInJobs
-from rainbow_sched.agent.backends.flux.jobs import job_name, job_number
-from rainbow_sched.model.hostlist import expand
+from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, result
+from rainbow_sched.agent.core.values import Phase, Update
+from rainbow_sched.discovery.flux import FluxNode
+from rainbow_sched.model.hostlist import collapse, expand
 
 MISSING, NO_FOLDER, VERDICT = "missing", "no-folder", "verdict"
 R_TIMEOUT_SECONDS = 30  # timeout for reading the job's R
@@ -117,7 +122,7 @@ class FluxFiles(BatchFolder[FluxRecord]):
         number = job_number(super().begun() or "")
         return None if number is None else job_name(number)
 
-    def wrong_nodes(self) -> str | None:
+    def forbidden_nodes(self) -> str | None:
         """Return the nodes of a job that was not started because they are not allowed, or None."""
         verdict, _, got = (self.text(VERDICT) or "").partition(":")
         return got if verdict == "not" else None
@@ -147,6 +152,45 @@ class FluxFiles(BatchFolder[FluxRecord]):
 
     def change_marker(self) -> tuple[object, ...]:
         return (*self.sizes(), self.exit_code())
+
+    def update(self, job: FluxJob | None, nodes: Sequence[FluxNode] = ()) -> Update | None:
+        """Return the attempt's state; None if neither Flux nor the files have it. `nodes` are the instance's."""
+        if job is None:
+            return self._from_files()
+        ended = None
+        if job.phase is Phase.ENDED:
+            if job.code == ALREADY_RAN and self.begun() not in (None, job.native):
+                return None  # a repeated submission that did not run
+            record, got = self.recorded(), self.forbidden_nodes()
+            if got is not None and job.result != "CANCELED":
+                ended = wrong_nodes(got or _node_list(job, nodes), record.only, "Flux", job.ended)
+            else:
+                ended = result(
+                    job, limit=record.duration, problem_text=self.problem_text(), began=self.begun() is not None
+                )
+        return Update(
+            tag=self.tag,
+            phase=job.phase,
+            native=job.native,
+            result=ended,
+            started_at=job.started,
+            sizes=self.sizes(),
+            nodes=_node_list(job, nodes) if job.phase is not Phase.SUBMITTED else "",
+        )
+
+    def _from_files(self) -> Update | None:
+        """Return the state of a job that Flux has purged, from the exit codes of its tasks."""
+        begun, code, got = self.begun(), self.exit_code(), self.forbidden_nodes()
+        if begun is None or (code is None and got is None):
+            return None
+        ended = wrong_nodes(got or "", self.recorded().only, "Flux") if code is None else exited(code)
+        return Update(tag=self.tag, phase=Phase.ENDED, native=begun, result=ended, sizes=self.sizes())
+
+
+def _node_list(job: FluxJob, nodes: Sequence[FluxNode]) -> str:
+    """Return a job's nodes as a hostlist: from Flux, else by its ranks."""
+    ranks = frozenset(job.on)
+    return job.node_list or collapse([node.name for node in nodes if node.rank in ranks]) or ""
 
 
 def _check(record: FluxRecord, flux: FluxInJobs) -> str:

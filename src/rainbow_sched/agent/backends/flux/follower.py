@@ -52,8 +52,8 @@ class FluxFollower:
                 await self._task
             self._task = None
 
-    async def ask(self, question: str, of: object) -> dict[str, object]:
-        """Return Flux's answer; raise Unavailable without a child, Invalid if Flux refuses."""
+    async def probe(self, jobspec: Mapping[str, object]) -> dict[str, object]:
+        """Return the answer of `bridge.probe`; raise Unavailable without a child, Invalid if Flux refuses."""
         child = self._child
         if child is None or child.stdin is None:
             raise Unavailable(f"Flux's Python is not available: {self._problem_text or 'it is still starting'}")
@@ -62,7 +62,7 @@ class FluxFollower:
         self._asked[number] = answer
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                child.stdin.write(json.dumps({"n": number, "ask": question, "of": of}).encode() + b"\n")
+                child.stdin.write(json.dumps({"n": number, "of": jobspec}).encode() + b"\n")
                 await child.stdin.drain()
                 return await answer
         except (TimeoutError, ConnectionError):

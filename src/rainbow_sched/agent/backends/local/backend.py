@@ -348,7 +348,3 @@ class LocalBackend:
 
 def _machine(graph: Graph) -> Machine:
     return Machine(graph, sorted(os.sched_getaffinity(0)))
-
-
-def make(settings: BackendSettings) -> LocalBackend:
-    return LocalBackend(settings)

@@ -22,7 +22,6 @@ from rainbow_sched.model.request import Group, Level, Request
 from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts
 
 RULES = NodeRules(hosts=True, groups=True)
-IDENTIFIED = ("core", "gpu")  # types whose units have numbers: cpus, gpu devices
 MAX_PLANS = 256  # requests whose plans are cached
 
 
@@ -171,12 +170,11 @@ class Machine:
         if groups is None:
             return None
         units = _added(groups)
-        chosen: dict[str, list[int]] = {kind: [] for kind in IDENTIFIED}
+        chosen: dict[str, list[int]] = {"core": [], "gpu": []}
         for i, amount in units.items():
-            kind = self.graph.types[i]
-            if i in self._idle and kind in chosen:
+            if i in self._idle:
                 each = len(self._numbers[i]) // self.size[i]  # a core may have several hardware threads
-                chosen[kind] += self._idle[i][: amount * each]
+                chosen[self.graph.types[i]] += self._idle[i][: amount * each]
         memory = sum(amount for i, amount in units.items() if self.graph.types[i] == "memory")
         hosts = tuple(self._names(group) for group in groups)
         place = Place(units, tuple(chosen["core"]), tuple(chosen["gpu"]), memory, hosts)

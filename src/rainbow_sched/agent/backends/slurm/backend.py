@@ -250,7 +250,3 @@ def _cannot_start(request: Request) -> str | None:
     if any("\0" in word for task in request.tasks for word in task.command):
         return "an argument of the command contains a zero byte"
     return bad_environment(request.environment)
-
-
-def make(settings: BackendSettings) -> SlurmBackend:
-    return SlurmBackend(settings)

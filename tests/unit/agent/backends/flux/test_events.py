@@ -187,7 +187,7 @@ def test_the_bridge_says_which_scheduler_there_is_and_what_it_estimates():
 
 def test_the_bridge_answers_each_question_by_its_number():
     said = []
-    lines = ['{"n": 3, "ask": "scheduler", "of": null}', '{"n": 4, "ask": "probe", "of": {}}']
+    lines = ['{"n": 3, "of": {}}', '{"n": 4, "of": {}}']
     answer(Handle(), lines, lambda **one: said.append(one))
     assert [one["n"] for one in said] == [3, 4]
     assert all(one["answer"]["fluxion"] is False for one in said)

@@ -63,7 +63,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_what_is_not_understood_is_said_once_and_the_next_child_is_listened_to(said, caplog):
     bad = f"print({said!r}, flush=True)"
     follower = await following(bad, bad, CAUGHT_UP + ECHO)
-    assert await follower.ask("anything", {"answer": {"yes": 1}}) == {"yes": 1}
+    assert await follower.probe({"answer": {"yes": 1}}) == {"yes": 1}
     await follower.close()
     assert caplog.text.count("cannot follow") == 1
 
@@ -71,16 +71,16 @@ async def test_what_is_not_understood_is_said_once_and_the_next_child_is_listene
 async def test_a_refusal_is_told_from_no_answer():
     follower = await following(CAUGHT_UP + ECHO)
     with pytest.raises(Invalid, match="no such thing"):
-        await follower.ask("anything", {"problem": "no such thing"})
+        await follower.probe({"problem": "no such thing"})
     await follower.close()
     with pytest.raises(Unavailable):
-        await follower.ask("anything", {})
+        await follower.probe({})
 
 
 async def test_a_question_whose_child_ends_has_no_answer():
     follower = await following(CAUGHT_UP + "\nimport sys; sys.stdin.readline()")
     with pytest.raises(Unavailable, match="ended before"):
-        await follower.ask("anything", {})
+        await follower.probe({})
     await follower.close()
 
 

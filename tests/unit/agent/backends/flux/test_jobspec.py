@@ -17,7 +17,6 @@ from rainbow_sched.agent.backends.flux.files import FluxFiles
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, parse_jobs, result
 from rainbow_sched.agent.backends.flux.jobspec import plain, with_tag
 from rainbow_sched.agent.backends.flux.site import FluxSite, takes
-from rainbow_sched.agent.backends.flux.tracker import update_of
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.discovery.flux import flux_graph, parse_r
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
@@ -386,6 +385,6 @@ def test_no_answer_and_a_refusal_are_told_apart(said, kind):
 def test_the_nodes_of_a_job_are_told_by_its_list_or_by_its_ranks(tmp_path):
     files = FluxFiles(tmp_path, "rb-1-1")
     job = FluxJob(id=1, name="rb-1-1", state="RUN", ranks="1-2")
-    assert update_of(files, job, parse_r(R)).nodes == "n[1-2]"
-    assert update_of(files, replace(job, node_list="m7"), parse_r(R)).nodes == "m7"
-    assert update_of(files, replace(job, state="SCHED", ranks=""), parse_r(R)).nodes == ""
+    assert files.update(job, parse_r(R)).nodes == "n[1-2]"
+    assert files.update(replace(job, node_list="m7"), parse_r(R)).nodes == "m7"
+    assert files.update(replace(job, state="SCHED", ranks=""), parse_r(R)).nodes == ""
