@@ -79,7 +79,7 @@ class BatchBackend(ABC, Generic[SiteT, PlanT, RecordT, JobT]):
         self._locks = SubmitLocks(MAX_CONCURRENT)
         self._facts = CachedFacts(self.manager, settings.seconds("facts_interval", self.facts_seconds), time.monotonic)
         self._finished = FinishedTags(settings.directory / "forgotten")
-        self._site: SiteT | None = None
+        self._site: SiteT | None = None  # None: read on next use
         self._listing = asyncio.Lock()
         self._listed_at = -1.0  # clock before the last list
         self.listed: Mapping[str, Sequence[JobT]] = {}  # the last list
@@ -317,10 +317,6 @@ class BatchBackend(ABC, Generic[SiteT, PlanT, RecordT, JobT]):
             self._site = await self.read_site()
         return self._site
 
-    def discard_site(self) -> None:
-        """Read the site again on next use."""
-        self._site = None
-
     async def check(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> str | None:
         """Return what the manager cannot express or could never run, or None."""
         try:
@@ -330,7 +326,6 @@ class BatchBackend(ABC, Generic[SiteT, PlanT, RecordT, JobT]):
         return None
 
     async def bid(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> BidAnswer:
-        """Return expected start, and cost by the site's prices."""
         try:
             plan = await self.plan(request, allowed)
         except Unsupported as problem:
@@ -351,7 +346,7 @@ class BatchBackend(ABC, Generic[SiteT, PlanT, RecordT, JobT]):
     def reshape(self, graph: Graph) -> None:
         """Use another graph and read the site again."""
         self.settings = replace(self.settings, graph=graph)
-        self.discard_site()
+        self._site = None
         self._facts.expire()
 
 

@@ -22,7 +22,6 @@ from rainbow_sched.agent.core.values import Result
 from rainbow_sched.model.attempt import Failure
 from rainbow_sched.model.binding import WRONG_NODES
 from rainbow_sched.model.hostlist import expand
-from rainbow_sched.model.request import Task
 
 ALIVE, EXIT, NODES = "alive", "exit", "nodes"
 WITHDRAWN = "withdrawn"  # content of a marker that prevents the start
@@ -119,7 +118,11 @@ class ScriptFolder(BatchFolder[RecordT]):
             self.path / "environment",
             "".join(f"export {name}={shlex.quote(value)}\n" for name, value in exported.items()),
         )
-        commands = [self._write_task(number, task, words.rank) for number, task in enumerate(launch.request.tasks)]
+        programs = []
+        for number, task in enumerate(launch.request.tasks):
+            command = list(task.command) or script(self.path / (f"script{number}" if number else "script"), task.script)
+            programs.append(command[0])
+            write(self.path / f"task{number}.sh", _TASK.format(rank=words.rank, command=shlex.join(command)))
         duration = launch.request.duration
         if duration is not None:
             run = ["timeout", "--kill-after=5", f"{duration:g}", *run]
@@ -134,18 +137,12 @@ class ScriptFolder(BatchFolder[RecordT]):
             cwd=shlex.quote(self.make_work(launch)),
             programs="".join(
                 _PROGRAM.format(program=shlex.quote(program), named=_within_double_quotes(program))
-                for program in dict.fromkeys(command[0] for command in commands)
+                for program in dict.fromkeys(programs)
             ),
             run=shlex.join(run),
             limit="" if duration is None else _LIMIT.format(whole=int(duration)),
         )
         write(self.script, text, mode=0o700)
-
-    def _write_task(self, number: int, task: Task, rank: str) -> list[str]:
-        """Write the script of a task and return its command."""
-        command = list(task.command) or script(self.path / (f"script{number}" if number else "script"), task.script)
-        write(self.path / f"task{number}.sh", _TASK.format(rank=rank, command=shlex.join(command)))
-        return command
 
     def withdraw(self) -> bool:
         """Prevent the job from starting by creating its marker; False if it has started."""

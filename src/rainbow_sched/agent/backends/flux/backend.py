@@ -89,7 +89,7 @@ class FluxBackend(BatchBackend[FluxSite, FluxRequest, FluxRecord, FluxJob]):
 
     async def _document(self, launch: Launch, bare: Request, record: FluxRecord) -> dict[str, object]:
         files = self.folder(launch.tag)
-        command, cwd = await asyncio.to_thread(files.write, launch, record, self.commands.in_jobs)
+        command, cwd = await asyncio.to_thread(files.write, launch, record, self.commands)
         request = replace(
             bare,
             name=launch.tag,

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from rainbow_sched.agent.backends.common.programs import ProgramResult, run
@@ -28,14 +27,6 @@ _NO_ANSWER = re.compile(
 _PASSED_VARIABLES = ("HOME", "USER", "LOGNAME", "PATH", "FLUX_URI", "LD_LIBRARY_PATH", "TZ", "XDG_RUNTIME_DIR")
 
 
-@dataclass(frozen=True, slots=True)
-class FluxInJobs:
-    """How a job's own script runs `flux`, independent of the job's environment."""
-
-    program: str
-    environment: Mapping[str, str]
-
-
 class FluxCommands:
     """The `flux` program, run as the agent's user."""
 
@@ -46,9 +37,10 @@ class FluxCommands:
         if uri:
             self._environment["FLUX_URI"] = uri
         self._program = program
-        path = shutil.which(program, path=self._environment["PATH"]) or program
-        passed = {name: self._environment[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in self._environment}
-        self.in_jobs = FluxInJobs(path, passed)
+        # How a job's own script runs `flux`, independent of the job's environment.
+        self.path = shutil.which(program, path=self._environment["PATH"]) or program
+        kept = ("PATH", "LD_LIBRARY_PATH")
+        self.in_jobs = {name: self._environment[name] for name in kept if name in self._environment}
         self._few = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def ask(self, *words: str, feed: str | None = None) -> str:

@@ -21,7 +21,7 @@ from rainbow_sched.agent.backends.common.batch_script import ALREADY_RAN, NOT_AL
 from rainbow_sched.agent.backends.common.exit_results import exited, not_found
 from rainbow_sched.agent.backends.common.host_binding import FUNCTIONS, allowed_words, wrong_nodes
 from rainbow_sched.agent.backends.common.job_folder import BatchFolder, SubmitRecord, script, write
-from rainbow_sched.agent.backends.flux.commands import FluxInJobs
+from rainbow_sched.agent.backends.flux.commands import FluxCommands
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, result
 from rainbow_sched.agent.core.values import Phase, Update
 from rainbow_sched.discovery.flux import FluxNode
@@ -95,7 +95,7 @@ class FluxRecord(SubmitRecord):
 class FluxFiles(BatchFolder[FluxRecord]):
     record_type = FluxRecord
 
-    def write(self, launch: Launch, record: FluxRecord, flux: FluxInJobs) -> tuple[tuple[str, ...], str]:
+    def write(self, launch: Launch, record: FluxRecord, flux: FluxCommands) -> tuple[tuple[str, ...], str]:
         """Write the job's files; return the command for Flux, our script with the user's command, and its directory."""
         work = self.make_work(launch)
         write(
@@ -106,7 +106,7 @@ class FluxFiles(BatchFolder[FluxRecord]):
                 already=ALREADY_RAN,
                 tasks=record.tasks,
                 check=_check(record, flux),
-                path=shlex.quote(f"{flux.environment.get('PATH', '')}:{os.defpath}".lstrip(":")),
+                path=shlex.quote(f"{flux.in_jobs['PATH']}:{os.defpath}".lstrip(":")),
             ),
         )
         task = launch.request.tasks[0]
@@ -193,13 +193,13 @@ def _node_list(job: FluxJob, nodes: Sequence[FluxNode]) -> str:
     return job.node_list or collapse([node.name for node in nodes if node.rank in ranks]) or ""
 
 
-def _check(record: FluxRecord, flux: FluxInJobs) -> str:
+def _check(record: FluxRecord, flux: FluxCommands) -> str:
     """Return the lines that end the tasks of a job on nodes that are not allowed, before its command starts."""
     if not record.only:
         return ""
     return FUNCTIONS + _CHECK.format(
-        environment=shlex.join(f"{name}={value}" for name, value in flux.environment.items()),
-        flux=shlex.quote(flux.program),
+        environment=shlex.join(f"{name}={value}" for name, value in flux.in_jobs.items()),
+        flux=shlex.quote(flux.path),
         seconds=R_TIMEOUT_SECONDS,
         allowed=allowed_words(expand(record.only)),
         code=NOT_ALLOWED,

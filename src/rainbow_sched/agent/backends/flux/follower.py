@@ -41,8 +41,7 @@ class FluxFollower:
 
     def start(self) -> None:
         """Start following; returns at once."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._keep())
+        self._task = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
         """Stop the child."""

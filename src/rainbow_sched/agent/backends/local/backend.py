@@ -108,7 +108,7 @@ class LocalBackend:
             files = JobFiles(self.root, path.name.removeprefix(GONE))
             if not TAG.fullmatch(files.tag):
                 continue
-            if path != files.path or not files.exists:
+            if path != files.path or not (path / "launch.json").exists():
                 files.remove()  # an interrupted removal or submission
                 continue
             job = self._jobs[path.name] = LocalJob(files, files.queued())
@@ -159,7 +159,6 @@ class LocalBackend:
         return JobFound(job.update()) if job is not None else Absent(never=True)
 
     async def poll(self) -> tuple[Update, ...]:
-        """Return all jobs."""
         self._news.clear()
         for job in self._jobs.values():
             if job.phase is Phase.RUNNING and job.watch < 0:
@@ -195,7 +194,6 @@ class LocalBackend:
         return b"" if job is None else await asyncio.to_thread(job.files.read, stream, offset, limit)
 
     async def check(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> str | None:
-        """Return why this machine cannot run the request."""
         return impossible(QueuedJob(request, allowed), self.machine)
 
     async def bid(self, request: Request, allowed: AllowedHosts = ANY_HOST) -> BidAnswer:
@@ -220,7 +218,6 @@ class LocalBackend:
         )
 
     async def facts(self) -> ClusterFacts:
-        """Return free resources and prices."""
         state: dict[str, object] = {
             "nodes_free": self.machine.count("node", free=True),
             "cores_free": self.machine.count("core", free=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,16 +111,12 @@ def cost(wanted: QueuedJob, machine: Machine, prices: Prices) -> float | None:
     units = machine.fit(wanted.request, wanted.allowed, machine.nothing())
     if units is None:
         return None
-    of = {"core": 0, "gpu": 0}
-    nodes = set()
+    amounts = Counter[str]()
     for i, amount in units.items():
-        kind = machine.graph.types[i]
-        if kind in of:
-            of[kind] += amount
-        while i >= 0 and machine.graph.types[i] != "node":
-            i = machine.graph.parents[i]
-        nodes.add(i)
-    return prices.cost(cores=of["core"], nodes=len(nodes), gpus=of["gpu"], duration=wanted.request.duration)
+        amounts[machine.graph.types[i]] += amount
+    nodes = {machine.host[i] for i in units}
+    cores, gpus = amounts["core"], amounts["gpu"]
+    return prices.cost(cores=cores, nodes=len(nodes), gpus=gpus, duration=wanted.request.duration)
 
 
 class RunHistory:

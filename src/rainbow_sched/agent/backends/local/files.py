@@ -27,11 +27,6 @@ GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 
 
 class JobFiles(JobFolder):
-    @property
-    def exists(self) -> bool:
-        """Return True once the job is submitted."""
-        return (self.path / "launch.json").exists()
-
     def create(self, launch: Launch, environment: Mapping[str, str]) -> QueuedJob:
         """Write the launch file; the job is submitted and on disk when this returns."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -69,7 +69,7 @@ class Machine:
         self._facts = Facts()
         self._fold = Fold(Structure(self.graph, shapes), (), self._facts, shapes)
         self._plan = lru_cache(MAX_PLANS)(self._make_plan)
-        self._host = self._hosts()  # leaf -> vertex of its node; -1: none
+        self.host = self._hosts()  # leaf -> vertex of its node; -1: none
         self._numbers = self._numbered(cpus)
         self._idle = {i: list(numbers) for i, numbers in self._numbers.items()}
 
@@ -182,7 +182,7 @@ class Machine:
         return place
 
     def _names(self, units: Iterable[int]) -> tuple[str, ...]:
-        nodes = dict.fromkeys(self._host[i] for i in sorted(units))
+        nodes = dict.fromkeys(self.host[i] for i in sorted(units))
         return tuple(self.host_name(node) for node in nodes if node >= 0)
 
     def occupy(self, place: Place) -> None:

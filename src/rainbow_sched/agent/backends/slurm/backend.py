@@ -98,7 +98,7 @@ class SlurmBackend(BatchBackend[SlurmSite, SlurmJobRequest, SlurmRecord, SlurmJo
         if done.code:
             problem = self.commands.problem(done)
             if isinstance(problem, Invalid) and record.only and _NODE_NAME.search(done.err):
-                self.discard_site()
+                self._site = None
                 raise CannotBind(f"{problem}; the cluster's nodes have changed and will be read again")
             raise problem
         return done.out.strip().partition(";")[0]
@@ -147,7 +147,7 @@ class SlurmBackend(BatchBackend[SlurmSite, SlurmJobRequest, SlurmRecord, SlurmJo
         self.nodes = parse_nodes(await self.commands.ask(*SHOW_NODES))
         rules = {part.name: part for part in parse_partitions(await self.commands.ask(*SHOW_PARTITIONS))}
         if site.shape != shape_of(self.nodes) or site.rules != rules:
-            self.discard_site()
+            self._site = None
         return await self.site()
 
     async def read_facts(self) -> ClusterFacts:

@@ -26,13 +26,12 @@ _PASSED_VARIABLES = ("HOME", "USER", "LOGNAME", "PATH", "SLURM_CONF", "SLURM_CON
 class SlurmCommands:
     """Slurm's client programs, run as the agent's user."""
 
-    def __init__(self, environment: Mapping[str, str], *, conf: str = "", timeout: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, environment: Mapping[str, str], *, conf: str = "") -> None:
         """`conf`: path of slurm.conf, if not the default."""
         passed = {name: environment[name] for name in _PASSED_VARIABLES if name in environment}
         self._environment = {"PATH": os.defpath, **passed, "LC_ALL": "C"}
         if conf:
             self._environment["SLURM_CONF"] = conf
-        self._timeout = timeout
         self._down = False
 
     async def ask(self, *words: str) -> str:
@@ -69,12 +68,11 @@ class SlurmCommands:
         return up
 
     async def run(
-        self, *words: str, extra: Mapping[str, str] | None = None, timeout: float | None = None
+        self, *words: str, extra: Mapping[str, str] | None = None, timeout: float = TIMEOUT_SECONDS
     ) -> ProgramResult:
         """Run a program; raise Unavailable if it cannot be run or times out."""
-        environment = {**self._environment, **(extra or {})}
         try:
-            return await run(words, environment, timeout or self._timeout)
+            return await run(words, {**self._environment, **(extra or {})}, timeout)
         except Unavailable:
             self._down = True
             raise
