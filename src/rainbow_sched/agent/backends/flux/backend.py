@@ -24,7 +24,7 @@ from rainbow_sched.agent.backends.flux.files import FluxFiles, FluxRecord, gpus_
 from rainbow_sched.agent.backends.flux.follower import FluxFollower
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, parse_jobs
 from rainbow_sched.agent.backends.flux.jobspec import RULES, SITE, FluxRequest, plain, with_tag
-from rainbow_sched.agent.backends.flux.site import FluxSite, cores_and_gpus, make_facts, takes
+from rainbow_sched.agent.backends.flux.site import FluxSite, cores_and_gpus, takes
 from rainbow_sched.agent.core.values import ClusterFacts, Phase, Update
 from rainbow_sched.discovery.flux import FluxNode, default_queue, flux_graph, parse_queues, parse_r
 from rainbow_sched.discovery.flux_state import STATUS_FORMAT, scheduler
@@ -205,7 +205,7 @@ class FluxBackend(BatchBackend[FluxSite, FluxRequest, FluxRecord, FluxJob]):
         status = await self.commands.ask("resource", "status", "--no-header", f"--format={STATUS_FORMAT}")
         free = await self._free()
         own = await asyncio.to_thread(gpus_by_job, self.root)
-        return make_facts(site, status, free, self._all, own, self.marked)
+        return site.facts(status, free, self._all, own, self.marked)
 
     # --- requests ---
 

@@ -64,6 +64,35 @@ class FluxSite:
         needed = self.properties(request)
         return [node for node in self.nodes if _meets(node, request, needed)]
 
+    def facts(
+        self,
+        status: str,
+        free: Sequence[FluxNode],
+        jobs: Sequence[FluxJob],
+        own: Mapping[str, int],
+        marked: MarkedNodes,
+    ) -> ClusterFacts:
+        """Return the facts; `own` maps ids of our jobs to their gpus."""
+        not_up = parse_status(status)
+        self.not_up = frozenset(not_up)
+        names = {rank: self.graph.ids[i] for rank, i in node_of_rank(self.graph).items()}
+        marks = marked.report(
+            {names[rank]: str(mark) for rank, mark in not_up.items() if rank in names}, names.values()
+        )
+        holdings = [
+            FluxAllocation(
+                tuple(job.on), -(-job.cores // max(1, len(job.on))), -(-own[job.native] // max(1, len(job.on)))
+            )
+            for job in jobs
+            if job.phase is Phase.RUNNING and job.native in own
+        ]
+        waiting = sum(job.phase is Phase.SUBMITTED for job in jobs)
+        state = {**free_totals(self.nodes, free), "queue_depth": waiting}
+        if self.scheduler:
+            state["scheduler"] = self.scheduler
+        used = used_by_others(self.graph, self.nodes, free, not_up, holdings)
+        return ClusterFacts(manager="flux", state=state, marks=marks, used=used)
+
 
 def _meets(node: FluxNode, request: Request, needed: Sequence[str]) -> bool:
     if (request.hosts and node.name not in request.hosts) or node.name in request.not_hosts:
@@ -112,29 +141,3 @@ def takes(document: Mapping[str, object], nodes: Sequence[FluxNode]) -> tuple[in
         return cores_and_gpus(document)
     largest = sorted((node.counts for node in nodes), key=lambda has: has.get("core", 0), reverse=True)[: top["count"]]
     return top["count"], sum(has.get("core", 0) for has in largest), sum(has.get("gpu", 0) for has in largest)
-
-
-def make_facts(
-    site: FluxSite,
-    status: str,
-    free: Sequence[FluxNode],
-    jobs: Sequence[FluxJob],
-    own: Mapping[str, int],
-    marked: MarkedNodes,
-) -> ClusterFacts:
-    """Return the facts; `own` maps ids of our jobs to their gpus."""
-    not_up = parse_status(status)
-    site.not_up = frozenset(not_up)
-    names = {rank: site.graph.ids[i] for rank, i in node_of_rank(site.graph).items()}
-    marks = marked.report({names[rank]: str(mark) for rank, mark in not_up.items() if rank in names}, names.values())
-    holdings = [
-        FluxAllocation(tuple(job.on), -(-job.cores // max(1, len(job.on))), -(-own[job.native] // max(1, len(job.on))))
-        for job in jobs
-        if job.phase is Phase.RUNNING and job.native in own
-    ]
-    waiting = sum(job.phase is Phase.SUBMITTED for job in jobs)
-    state = {**free_totals(site.nodes, free), "queue_depth": waiting}
-    if site.scheduler:
-        state["scheduler"] = site.scheduler
-    used = used_by_others(site.graph, site.nodes, free, not_up, holdings)
-    return ClusterFacts(manager="flux", state=state, marks=marks, used=used)

@@ -45,7 +45,6 @@ class LocalJob:
     place: Place = NOWHERE
     started_at: float | None = None
     result: Result | None = None
-    nodes: str = ""  # hostlist of its hosts
     sizes: tuple[int, int] | None = None  # final output sizes, once the job has ended
     pid: int = 0  # process id of the runner that this agent started
     watch: int = -1  # pidfd that becomes readable when the runner ends
@@ -58,7 +57,7 @@ class LocalJob:
             result=self.result,
             started_at=self.started_at,
             sizes=self.sizes or self.files.sizes(),
-            nodes=self.nodes,
+            nodes=self.place.nodes,
         )
 
     def never_began(self) -> Result:
@@ -117,15 +116,13 @@ class LocalBackend:
         self._start_what_fits()
 
     def _adopt(self, job: LocalJob) -> None:
-        job.result = job.files.result()
-        place = job.files.place(self.machine)
-        job.nodes = place.nodes
+        job.result, job.place = job.files.result(), job.files.place(self.machine)
         if job.result is not None:
             job.end_strays(job.result)
             job.phase = Phase.ENDED
             return
         marker = job.files.begun()
-        job.phase, job.place = Phase.RUNNING, place
+        job.phase = Phase.RUNNING
         job.started_at = float(str(marker["at"])) if marker else None
         self.machine.occupy(job.place)
         pid = job.files.runner()
@@ -278,7 +275,7 @@ class LocalBackend:
     def _run(self, job: LocalJob, place: Place) -> None:
         job.files.put_place(place, self.machine, self.grounds)
         self._runners.start(job.files.tag)
-        job.place, job.phase, job.started_at, job.nodes = place, Phase.RUNNING, time.time(), place.nodes
+        job.place, job.phase, job.started_at = place, Phase.RUNNING, time.time()
         self._news.set()
 
     def _began(self, tag: str, pid: int) -> None:
@@ -292,7 +289,7 @@ class LocalBackend:
         job = self._jobs.get(tag)
         if job is not None and job.phase is Phase.RUNNING and job.watch < 0:
             self.machine.release(job.place)
-            job.phase, job.place, job.pid, job.nodes = Phase.SUBMITTED, NOWHERE, 0, ""
+            job.phase, job.place, job.pid = Phase.SUBMITTED, NOWHERE, 0
             asyncio.get_running_loop().call_later(POLL_SECONDS, self._start_what_fits)
 
     def _watch(self, job: LocalJob, pid: int) -> None:

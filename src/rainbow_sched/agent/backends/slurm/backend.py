@@ -26,7 +26,7 @@ from rainbow_sched.agent.backends.slurm.files import ComponentRecord, SlurmFiles
 from rainbow_sched.agent.backends.slurm.jobs import SHOW_WAITING, SQUEUE, JobComment, SlurmJob, ours, parse_jobs
 from rainbow_sched.agent.backends.slurm.options import SITE, nodes_in_extra, one_partition, option_words, site_options
 from rainbow_sched.agent.backends.slurm.shape import RULES, SlurmShape, arguments, cost, shape
-from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_facts, make_site, shape_of
+from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_site, shape_of
 from rainbow_sched.agent.backends.slurm.tracker import LostJobs, same_submission, update_of
 from rainbow_sched.agent.core.values import Absent, ClusterFacts, JobFound, Unknown, Update
 from rainbow_sched.discovery.slurm import (
@@ -154,7 +154,7 @@ class SlurmBackend(BatchBackend[SlurmSite, SlurmJobRequest, SlurmRecord, SlurmJo
         site = await self._site_now()
         waiting = await self.commands.ask(*SHOW_WAITING)
         queued = len({word.partition("+")[0] for word in waiting.split()})  # components of one job: 7+0 7+1
-        return await asyncio.to_thread(make_facts, site, self.nodes, self._holdings(), self.marked, queued)
+        return await asyncio.to_thread(site.facts, self.nodes, self._holdings(), self.marked, queued)
 
     def _holdings(self) -> list[tuple[SlurmJob, SlurmRecord]]:
         """Return the listed jobs and components of Rainbow with their records."""

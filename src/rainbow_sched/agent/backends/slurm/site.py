@@ -56,6 +56,25 @@ class SlurmSite:
                     return f"{word}={amount}M"
         return "--mem=0"
 
+    def unreachable(self, nodes: Sequence[SlurmNode]) -> set[str]:
+        """Return the nodes that are in no usable partition."""
+        usable = {name for name, rule in self.rules.items() if closed(rule, self.groups) is None}
+        return {node.name for node in nodes if usable.isdisjoint(node.partitions)}
+
+    def facts(
+        self, nodes: Sequence[SlurmNode], own: Iterable[tuple[SlurmJob, SlurmRecord]], marked: MarkedNodes, queued: int
+    ) -> ClusterFacts:
+        """Return the facts; `own` are our listed jobs with their records, `queued` is the number of pending jobs."""
+        graph, away = self.graph, self.unreachable(nodes)
+        listed = {node.name for node in nodes}
+        known = [name for name, type in zip(graph.names, graph.types, strict=True) if type == "node" and name in listed]
+        marks = marked.report(nodes_not_up(nodes, away), known)
+        threads = {node.name: node.cpus_per_core for node in nodes}
+        running = [_holding(job, record, threads) for job, record in own if job.phase is Phase.RUNNING]
+        used = used_by_others(graph, nodes, running)
+        state = {**free_totals(nodes, away), "queue_depth": queued}
+        return ClusterFacts(manager="slurm", state=state, marks=marks, used=used, shape=self.shape)
+
 
 def make_site(
     graph: Graph,
@@ -105,31 +124,6 @@ def closed(rule: SlurmPartition, groups: frozenset[str]) -> str | None:
     if rule.groups and groups and groups.isdisjoint(rule.groups):
         return f"is for the groups {', '.join(rule.groups)} only"
     return None
-
-
-def unreachable(site: SlurmSite, nodes: Sequence[SlurmNode]) -> set[str]:
-    """Return the nodes that are in no usable partition."""
-    usable = {name for name, rule in site.rules.items() if closed(rule, site.groups) is None}
-    return {node.name for node in nodes if usable.isdisjoint(node.partitions)}
-
-
-def make_facts(
-    site: SlurmSite,
-    nodes: Sequence[SlurmNode],
-    own: Iterable[tuple[SlurmJob, SlurmRecord]],
-    marked: MarkedNodes,
-    queued: int,
-) -> ClusterFacts:
-    """Return the facts; `own` are our listed jobs with their records, `queued` is the number of pending jobs."""
-    graph, away = site.graph, unreachable(site, nodes)
-    listed = {node.name for node in nodes}
-    known = [name for name, type in zip(graph.names, graph.types, strict=True) if type == "node" and name in listed]
-    marks = marked.report(nodes_not_up(nodes, away), known)
-    threads = {node.name: node.cpus_per_core for node in nodes}
-    running = [_holding(job, record, threads) for job, record in own if job.phase is Phase.RUNNING]
-    used = used_by_others(graph, nodes, running)
-    state = {**free_totals(nodes, away), "queue_depth": queued}
-    return ClusterFacts(manager="slurm", state=state, marks=marks, used=used, shape=site.shape)
 
 
 def _holding(job: SlurmJob, record: SlurmRecord, threads: Mapping[str, int]) -> SlurmAllocation:

@@ -8,7 +8,7 @@ import pytest
 
 from rainbow_sched.agent.backends.slurm.capacity import PartitionRequest, pick
 from rainbow_sched.agent.backends.slurm.shape import SlurmShape
-from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_site, unreachable
+from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_site
 from rainbow_sched.discovery.slurm import SlurmNode, parse_partitions, seconds
 from rainbow_sched.discovery.slurm_graph import slurm_graph
 from rainbow_sched.discovery.slurm_state import free_totals, nodes_not_up
@@ -109,7 +109,7 @@ def test_where_the_groups_of_our_user_are_not_known_slurm_decides(site: SlurmSit
 
 
 def test_a_node_in_no_partition_of_ours_counts_as_drained(site: SlurmSite):
-    away = unreachable(site, NODES)
+    away = site.unreachable(NODES)
     assert away == {"c1"}
     assert nodes_not_up(NODES, away) == {"c1": "drained"}
     assert free_totals(NODES, away)["cores_free"] == 24
