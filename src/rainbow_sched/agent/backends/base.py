@@ -20,6 +20,8 @@ from rainbow_sched.model.hints import did_you_mean
 from rainbow_sched.model.request import Request
 from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts, BidAnswer
 
+NOW_SECONDS = 2.0  # seconds: a start this near counts as now
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
@@ -56,6 +58,11 @@ class Prices:
         """Return the prices that are set, under their names in the cluster's state."""
         named = {"core": self.core_hour, "node": self.node_hour, "gpu": self.gpu_hour}
         return {f"cost_per_{kind}_hour": price for kind, price in named.items() if price}
+
+
+def round_to_now(seconds: float | None) -> float | None:
+    """Return the seconds until a start for a bid: 0 for a start within moments; None is not known."""
+    return None if seconds is None else 0.0 if seconds < NOW_SECONDS else seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

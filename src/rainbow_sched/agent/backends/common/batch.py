@@ -243,20 +243,18 @@ class BatchBackend(ABC, Generic[SiteT, PlanT, RecordT, JobT]):
         A listed job without a record may be one of an earlier agent with the same tag: only `lookup` finds it.
         """
         listed = await self.jobs()
-        found, ended, self._markers = await asyncio.to_thread(self._updates, listed)
+        found, self._markers = await asyncio.to_thread(self._updates, listed)
         found = [update for update in found if update.tag not in self._finished]
-        self._ended = {tag: update for tag, update in ended.items() if tag not in self._finished}
+        self._ended = {update.tag: update for update in found if update.phase is Phase.ENDED}
         return tuple(found)
 
-    def _updates(
-        self, listed: Mapping[str, Sequence[JobT]]
-    ) -> tuple[list[Update], dict[str, Update], dict[str, tuple[object, ...]]]:
-        """Return the state of all jobs, the ended ones, and the change markers of the running ones."""
-        found, ended, markers, now = [], dict(self._ended), {}, time.time()
+    def _updates(self, listed: Mapping[str, Sequence[JobT]]) -> tuple[list[Update], dict[str, tuple[object, ...]]]:
+        """Return the state of all jobs, and the change markers of the running ones."""
+        found, markers, now = [], {}, time.time()
         for tag in sorted(self.open_tags()):
-            folder = self.folder(tag)
-            if tag in ended:
-                found.append(replace(ended[tag], sizes=folder.sizes()))
+            folder, ended = self.folder(tag), self._ended.get(tag)
+            if ended is not None:
+                found.append(replace(ended, sizes=folder.sizes()))
                 continue
             record = folder.record()
             update = self._update(tag, record, listed, now) if record is not None else None
@@ -265,9 +263,7 @@ class BatchBackend(ABC, Generic[SiteT, PlanT, RecordT, JobT]):
             found.append(update)
             if update.phase is Phase.RUNNING:
                 markers[tag] = folder.change_marker()
-            elif update.phase is Phase.ENDED:
-                ended[tag] = update
-        return found, ended, markers
+        return found, markers
 
     def _update(self, tag: str, record: RecordT, listed: Mapping[str, Sequence[JobT]], now: float) -> Update | None:
         """Return the state of a job; a new one that is not listed yet is pending."""

@@ -14,11 +14,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from rainbow_sched.agent.backends.base import BackendSettings, CannotBind, Launch
+from rainbow_sched.agent.backends.base import BackendSettings, CannotBind, Launch, round_to_now
 from rainbow_sched.agent.backends.common.batch import BatchBackend, first_job
 from rainbow_sched.agent.backends.common.host_binding import hostlist
 from rainbow_sched.agent.backends.common.launches import clean_environment, copies
-from rainbow_sched.agent.backends.flux.bids import reliable_estimate, round_to_now, simulated_start
+from rainbow_sched.agent.backends.flux.bids import reliable_estimate, simulated_start
 from rainbow_sched.agent.backends.flux.commands import FluxCommands
 from rainbow_sched.agent.backends.flux.files import FluxFiles, FluxRecord, gpus_by_job
 from rainbow_sched.agent.backends.flux.follower import FluxFollower

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, when
 from rainbow_sched.agent.core.values import Phase
 
-NOW_SECONDS = 2.0  # seconds: a start this near counts as now
 RESERVES_ALL = frozenset({"conservative"})
 
 
@@ -22,11 +21,6 @@ def reliable_estimate(answer: Mapping[str, object], waiting: bool) -> float | No
     at = when(answer.get("at"))
     honest = not waiting or answer.get("policy") in RESERVES_ALL
     return at if answer.get("fluxion") and honest else None
-
-
-def round_to_now(seconds: float | None) -> float | None:
-    """Return 0 for a start within moments."""
-    return None if seconds is None else 0.0 if seconds < NOW_SECONDS else seconds
 
 
 def simulated_start(jobs: Sequence[FluxJob], cores: int, free: int, now: float) -> float | None:

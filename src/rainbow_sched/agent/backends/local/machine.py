@@ -136,11 +136,8 @@ class Machine:
             for number in range(len(hosts))
         ]
         # An exclusive vertex above the nodes, such as a rack, may hold nodes that are not allowed.
-        return (
-            groups
-            if all(not on or set(self._names(group)) <= set(on) for group, on in zip(groups, hosts, strict=True))
-            else None
-        )
+        bound = all(not on or set(self._names(group)) <= set(on) for group, on in zip(groups, hosts, strict=True))
+        return groups if bound else None
 
     def _make_plan(self, groups: tuple[Group, ...], hosts: tuple[Sequence[str], ...]) -> tuple[Plan, Barred]:
         """Return how to place groups on these hosts; groups with the fewest hosts choose first.

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from rainbow_sched.agent.backends.base import BackendSettings, CannotBind, Launch
+from rainbow_sched.agent.backends.base import BackendSettings, CannotBind, Launch, round_to_now
 from rainbow_sched.agent.backends.common.batch import BatchBackend
 from rainbow_sched.agent.backends.common.batch_script import bad_environment
 from rainbow_sched.agent.backends.common.host_binding import hostlist
@@ -213,7 +213,7 @@ class SlurmBackend(BatchBackend[SlurmSite, SlurmJobRequest, SlurmRecord, SlurmJo
         estimate = self._estimates.get(plan.words) or await self._ask_estimate(plan.words)
         if estimate.start is None and estimate.reason:
             return BidAnswer(yes=False, reason=estimate.reason)
-        wait = estimate.wait(time.time())
+        wait = round_to_now(None if estimate.start is None else estimate.start - time.time())
         prices = [cost(one.shape, self.settings.prices, request.duration) for one in plan.components]
         price = None if None in prices else sum(price for price in prices if price is not None)
         return BidAnswer(yes=True, start_p50=wait, start_p90=wait, cost=price)

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 _STARTS = re.compile(r"to start at (\d+)\b")
 _REFUSED = re.compile(r"allocation failure: (.+)")
-NOW_SECONDS = 2.0  # seconds: a start this near counts as now
-CACHE_SECONDS = 30.0  # seconds that an estimate is cached
 QUERIES_PER_SECOND = 5.0  # queries per second at most: each one uses up a job id
 MAX_ESTIMATES = 500
 
@@ -20,12 +18,6 @@ class StartEstimate:
 
     start: float | None
     reason: str = ""
-
-    def wait(self, now: float) -> float | None:
-        """Return the seconds until the start."""
-        if self.start is None:
-            return None
-        return 0.0 if self.start - now < NOW_SECONDS else self.start - now
 
 
 def parse_test(text: str) -> StartEstimate | None:
@@ -40,9 +32,7 @@ def parse_test(text: str) -> StartEstimate | None:
 class StartEstimates:
     """Cached estimates by sbatch options, and a rate limit. The clock is passed in."""
 
-    def __init__(
-        self, clock: Callable[[], float], *, lifetime: float = CACHE_SECONDS, rate: float = QUERIES_PER_SECOND
-    ) -> None:
+    def __init__(self, clock: Callable[[], float], *, lifetime: float, rate: float = QUERIES_PER_SECOND) -> None:
         self._clock, self._lifetime, self._rate = clock, lifetime, rate
         self._known: dict[tuple[str, ...], tuple[float, StartEstimate]] = {}
         self._tokens, self._at = rate, clock()

@@ -293,9 +293,8 @@ def _gres_words(found: SlurmShape) -> list[str]:
     kind = f"{found.gpu_kind}:" if found.gpu_kind else ""
     per_node = [f"{name}:{many}" for name, many in found.gres]
     words = []
-    if found.gpus and (
-        found.nodes is not None or found.slots == 1
-    ):  # one slot is on one node; all versions support --gres
+    # One slot is on one node; all versions support --gres.
+    if found.gpus and (found.nodes is not None or found.slots == 1):
         per_node.append(f"gpu:{kind}{found.gpus}")
     elif found.gpus:
         words.append(f"--gpus-per-task={kind}{found.gpus}")
