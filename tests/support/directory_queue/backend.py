@@ -10,11 +10,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rainbow_sched.agent.backends.base import BackendSettings, CannotBind, Launch
+from rainbow_sched.agent.backends.base import BackendSettings, Launch
 from rainbow_sched.agent.backends.common.batch import BatchBackend
 from rainbow_sched.agent.backends.common.batch_script import ScriptFolder, ScriptWords, bad_environment
 from rainbow_sched.agent.backends.common.exit_results import exited, shell_code
-from rainbow_sched.agent.backends.common.host_binding import bound_hosts, unenforced, wrong_nodes
+from rainbow_sched.agent.backends.common.host_binding import bound_hosts, check_requirements, wrong_nodes
 from rainbow_sched.agent.backends.common.job_folder import SubmitRecord
 from rainbow_sched.agent.backends.common.launches import copies
 from rainbow_sched.agent.backends.common.programs import run
@@ -117,9 +117,7 @@ class DirectoryQueueBackend(BatchBackend[QueueSite, QueuePlan, SubmitRecord, Que
         problem = bad_environment(request.environment)
         if problem is not None:
             raise Unsupported(problem)
-        reason = unenforced(request, allowed, RULES, site.graph, self.title)
-        if reason is not None:
-            raise CannotBind(reason)
+        check_requirements(request, allowed, RULES, site.graph, self.title)
         wanted = allowed.of(0)
         bound = bound_hosts(wanted, list(site.cores), self.title) if wanted else None
         cores = sum(_cores(level) for level in request.groups[0].levels)

@@ -108,13 +108,13 @@ def bound_hosts(wanted: Sequence[str], known: Sequence[str], manager: str) -> Bo
     return BoundHosts(names, unknown)
 
 
-def unenforced(request: Request, allowed: AllowedHosts, rules: NodeRules, graph: Graph, manager: str) -> str | None:
-    """Return the first requirement that neither manager nor allowed hosts enforce, as a reason, or None.
+def check_requirements(request: Request, allowed: AllowedHosts, rules: NodeRules, graph: Graph, manager: str) -> None:
+    """Raise `CannotBind` for a requirement that neither manager nor allowed hosts enforce.
 
     Requirements of the request as a whole hold at the root, and so on every host.
     """
     if allowed.checked:
-        return None
+        return
     left = [
         (level.type, requirement.subsystem)
         for level in request.walk()
@@ -124,11 +124,10 @@ def unenforced(request: Request, allowed: AllowedHosts, rules: NodeRules, graph:
     everywhere = _types_that_hold_all_nodes(graph) if left else frozenset[str]()
     for type, subsystem in left:
         if type not in everywhere:
-            return (
+            raise CannotBind(
                 f"the {type} must meet a requirement on {subsystem}, which {manager} cannot enforce, "
                 "and the server does not send the allowed nodes; upgrade the server"
             )
-    return None
 
 
 def _types_that_hold_all_nodes(graph: Graph) -> frozenset[str]:
@@ -144,14 +143,12 @@ def _types_that_hold_all_nodes(graph: Graph) -> frozenset[str]:
     return frozenset(found)
 
 
-def not_a_node(names: Iterable[str], nodes: Collection[str], graph: Graph, allowed: AllowedHosts) -> str | None:
-    """Return why named hosts that are not nodes, such as racks, cannot be passed to a manager, or None."""
+def check_names(names: Iterable[str], nodes: Collection[str], graph: Graph, allowed: AllowedHosts) -> None:
+    """Raise `CannotBind` for named hosts that are not nodes, such as racks: a manager does not know them."""
     others = {name for name in names if name not in nodes}
-    if allowed.checked or not others or not (others := others.intersection(graph.names)):
-        return None
-    return (
-        f"{', '.join(sorted(others))} is not a node, and the server does not send the nodes of it; upgrade the server"
-    )
+    if not allowed.checked and others and (others := others.intersection(graph.names)):
+        named = ", ".join(sorted(others))
+        raise CannotBind(f"{named} is not a node, and the server does not send the nodes of it; upgrade the server")
 
 
 def check_property(name: str, graph: Graph, allowed: AllowedHosts, manager: str) -> None:

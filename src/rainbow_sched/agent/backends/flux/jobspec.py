@@ -6,7 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rainbow_sched.agent.backends.base import CannotBind
-from rainbow_sched.agent.backends.common.host_binding import bound_hosts, check_property, not_a_node, unenforced
+from rainbow_sched.agent.backends.common.host_binding import (
+    bound_hosts,
+    check_names,
+    check_property,
+    check_requirements,
+)
 from rainbow_sched.agent.backends.common.launches import chosen_options, copies
 from rainbow_sched.agent.backends.flux.site import FluxSite
 from rainbow_sched.discovery.flux import PROPERTIES, QUEUES
@@ -46,8 +51,7 @@ def plain(
     if request.image:
         raise Unsupported(f"this backend does not run container images ({request.image})")
     queues = _named(request, QUEUES)
-    if (reason := unenforced(request, allowed, RULES, site.graph, "Flux")) is not None:
-        raise CannotBind(reason)
+    check_requirements(request, allowed, RULES, site.graph, "Flux")
     if len(request.groups) > 1:
         request, allowed = _one_group(request, allowed)
     groups = tuple(
@@ -99,8 +103,7 @@ def _with_hosts(request: Request, site: FluxSite, allowed: AllowedHosts) -> Flux
     """Return the request with its allowed hosts, by the names that Flux knows."""
     names = [node.name for node in site.nodes]
     nodes = set(names)
-    if reason := not_a_node((*request.hosts, *request.not_hosts), nodes, site.graph, allowed):
-        raise CannotBind(reason)
+    check_names((*request.hosts, *request.not_hosts), nodes, site.graph, allowed)
     own = not allowed.checked or nodes.issuperset(request.hosts)  # racks are allowed by their nodes
     hosts, unknown = request.hosts if own else (), ""
     not_hosts = tuple(name for name in request.not_hosts if name in nodes)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from rainbow_sched.agent.backends.base import CannotBind
-from rainbow_sched.agent.backends.common.host_binding import bound_hosts, hostlist, unenforced
+from rainbow_sched.agent.backends.common.host_binding import bound_hosts, check_requirements, hostlist
 from rainbow_sched.matching.fit.levels import Plan, Planner
 from rainbow_sched.matching.fit.placement import Barred, place_groups
 from rainbow_sched.matching.structure.cluster import Fold
@@ -227,12 +227,11 @@ class Machine:
     def _unknown(self, request: Request, allowed: AllowedHosts) -> str:
         """Return a text about allowed hosts that are not here; raise `CannotBind` if the job cannot be bound."""
         nodes = [self.host_name(i) for i, type in enumerate(self.graph.types) if type == "node"]
-        reason = unenforced(request, allowed, RULES, self.graph, "this machine")
-        named = request.hosts or request.not_hosts or request.properties
-        if reason is None and not allowed.checked and len(nodes) > 1 and named:
-            reason = "it names hosts or properties, and the server does not send the allowed nodes; upgrade the server"
-        if reason is not None:
-            raise CannotBind(reason)
+        check_requirements(request, allowed, RULES, self.graph, "this machine")
+        if not allowed.checked and len(nodes) > 1 and (request.hosts or request.not_hosts or request.properties):
+            raise CannotBind(
+                "it names hosts or properties, and the server does not send the allowed nodes; upgrade the server"
+            )
         bound = [bound_hosts(group.hosts, nodes, "this machine's graph") for group in allowed.groups]
         return "".join(f"; {one.unknown}" for one in bound if one.unknown)
 

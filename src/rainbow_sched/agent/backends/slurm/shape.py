@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from rainbow_sched.agent.backends.base import CannotBind, Prices
 from rainbow_sched.agent.backends.common.host_binding import (
     bound_hosts,
+    check_names,
     check_property,
+    check_requirements,
     hostlist,
-    not_a_node,
-    unenforced,
 )
 from rainbow_sched.agent.backends.slurm.site import SlurmSite
 from rainbow_sched.discovery.slurm_graph import FEATURES, GPUS, PARTITIONS
@@ -75,8 +75,7 @@ def shape(request: Request, site: SlurmSite, allowed: AllowedHosts = ANY_HOST) -
     found = _top(group.levels, site)
     for requirement in (*request.requires, *(one for level in request.walk() for one in level.requires)):
         found = _with_requirement(found, requirement, site)
-    if (reason := unenforced(request, allowed, RULES, site.graph, "Slurm")) is not None:
-        raise CannotBind(reason)
+    check_requirements(request, allowed, RULES, site.graph, "Slurm")
     for name in request.properties:
         found = _with_property(found, name, site, allowed)
     return _with_hosts(found, request, site, allowed)
@@ -88,8 +87,7 @@ def _with_hosts(found: SlurmShape, request: Request, site: SlurmSite, allowed: A
     if not (hosts or request.hosts or request.not_hosts or found.exclude):
         return found
     nodes = set(site.nodes)
-    if reason := not_a_node((*request.hosts, *request.not_hosts), nodes, site.graph, allowed):
-        raise CannotBind(reason)
+    check_names((*request.hosts, *request.not_hosts), nodes, site.graph, allowed)
     exclude = set(found.exclude).union(nodes.intersection(request.not_hosts))
     if request.hosts and (not allowed.checked or nodes.issuperset(request.hosts)):
         exclude |= nodes.difference(request.hosts)  # racks are allowed by their nodes
