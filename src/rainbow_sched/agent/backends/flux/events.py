@@ -7,12 +7,12 @@ follow the same rules.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, nonzero, when
 from rainbow_sched.agent.core.values import Phase
-from rainbow_sched.discovery.flux import FluxNode, parse_r
+from rainbow_sched.discovery.flux import parse_r
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.hostlist import collapse
 
@@ -111,19 +111,16 @@ def _holding(job: FluxJob, r: Mapping[str, object]) -> FluxJob:
         nodes = parse_r(r)
     except Invalid:
         return job  # R may be hidden from the agent; the job runs anyway
+    execution = _mapping(r["execution"])
+    names = [node.name for node in nodes] if execution.get("nodelist") else []
     return replace(
         job,
         nodes=len(nodes),
         cores=sum(node.counts.get("core", 0) for node in nodes),
         ranks=",".join(str(node.rank) for node in nodes),
-        node_list=_names(r, nodes),
-        expires=when(_mapping(r["execution"]).get("expiration")),
+        node_list=collapse(names) or "",
+        expires=when(execution.get("expiration")),
     )
-
-
-def _names(r: Mapping[str, object], nodes: Sequence[FluxNode]) -> str:
-    """Return the nodes as a hostlist, if R has names."""
-    return collapse([node.name for node in nodes]) or "" if _mapping(r["execution"]).get("nodelist") else ""
 
 
 def asked(resources: object, times: int = 1) -> tuple[int, int]:

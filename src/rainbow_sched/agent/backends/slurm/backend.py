@@ -141,17 +141,14 @@ class SlurmBackend(BatchBackend[SlurmSite, SlurmJobRequest, SlurmRecord, SlurmJo
         except Invalid:
             return {}
 
-    async def _site_now(self) -> SlurmSite:
+    async def read_facts(self) -> ClusterFacts:
         """Read the nodes again, and the configuration if it has changed."""
         site = await self.site()
         self.nodes = parse_nodes(await self.commands.ask(*SHOW_NODES))
         rules = {part.name: part for part in parse_partitions(await self.commands.ask(*SHOW_PARTITIONS))}
         if site.shape != shape_of(self.nodes) or site.rules != rules:
             self._site = None
-        return await self.site()
-
-    async def read_facts(self) -> ClusterFacts:
-        site = await self._site_now()
+            site = await self.site()
         waiting = await self.commands.ask(*SHOW_WAITING)
         queued = len({word.partition("+")[0] for word in waiting.split()})  # components of one job: 7+0 7+1
         return await asyncio.to_thread(site.facts, self.nodes, self._holdings(), self.marked, queued)
