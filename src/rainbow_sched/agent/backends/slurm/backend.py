@@ -217,7 +217,7 @@ class SlurmBackend(BatchBackend[SlurmSite, SlurmJobRequest, SlurmRecord, SlurmJo
 
     async def _ask_estimate(self, words: tuple[str, ...]) -> StartEstimate:
         if not self._estimates.take_token():
-            return self._estimates.stale(words) or StartEstimate(None)
+            return self._estimates.get(words, stale=True) or StartEstimate(None)
         await self.commands.check_controller()
         extra = {"SLURM_TIME_FORMAT": "%s"}
         done = await self.commands.run("sbatch", "--test-only", *words, "--wrap=true", extra=extra)

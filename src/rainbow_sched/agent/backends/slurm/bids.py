@@ -37,15 +37,10 @@ class StartEstimates:
         self._known: dict[tuple[str, ...], tuple[float, StartEstimate]] = {}
         self._tokens, self._at = rate, clock()
 
-    def get(self, words: tuple[str, ...]) -> StartEstimate | None:
-        """Return a cached estimate that has not expired."""
-        found = self._known.get(words)
-        return found[1] if found and self._clock() - found[0] < self._lifetime else None
-
-    def stale(self, words: tuple[str, ...]) -> StartEstimate | None:
-        """Return the last estimate, even if it has expired."""
-        found = self._known.get(words)
-        return found[1] if found else None
+    def get(self, words: tuple[str, ...], *, stale: bool = False) -> StartEstimate | None:
+        """Return the last estimate; None if it has expired and `stale` ones are not wanted."""
+        at, found = self._known.get(words, (0.0, None))
+        return found if stale or self._clock() - at < self._lifetime else None
 
     def take_token(self) -> bool:
         """Take a token of the rate limit; False if there is none."""

@@ -191,7 +191,7 @@ def test_an_answer_holds_for_a_while_and_is_better_than_none_after():
     estimates.put(("a",), StartEstimate(5.0))
     assert (estimates.get(("a",)), estimates.get(("b",))) == (StartEstimate(5.0), None)
     now[0] = 11.0
-    assert (estimates.get(("a",)), estimates.stale(("a",))) == (None, StartEstimate(5.0))
+    assert (estimates.get(("a",)), estimates.get(("a",), stale=True)) == (None, StartEstimate(5.0))
 
 
 @pytest.mark.parametrize(
