@@ -8,6 +8,7 @@ and independently of the job's environment.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -147,10 +148,7 @@ class JobRun:
         prepare = _preparation(self.place, self.kernel, limited=self.counted)
         for rank, task in enumerate(self.launch["tasks"]):
             environment = {**self.launch["environment"], **self.place["environment"], "RAINBOW_TASK_RANK": str(rank)}
-            with (
-                (self.directory / "stdout").open("ab") as out,
-                (self.directory / "stderr").open("ab") as err,
-            ):
+            with (self.directory / "stdout").open("ab") as out, (self.directory / "stderr").open("ab") as err:
                 child = subprocess.Popen(
                     task,
                     cwd=self.launch["cwd"],
@@ -217,10 +215,8 @@ class JobRun:
     def signal(self, number: int) -> None:
         if not self.group:
             return  # nothing has started, and group 0 would be our own
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.group, number)
-        except (ProcessLookupError, PermissionError):
-            return
 
     def reap(self) -> None:
         """Collect ended processes; orphans are reaped without effect on the result."""
@@ -244,10 +240,8 @@ class JobRun:
             self.kernel.end()
         while pids := _children(os.getpid()):
             for pid in pids:
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
             try:
                 os.wait()
             except ChildProcessError:
