@@ -37,7 +37,7 @@ def understood(result: Result) -> None:
 @given(
     job=st.builds(
         slurm_jobs.SlurmJob,
-        id=st.just("1"),
+        native=st.just("1"),
         user=st.just(0),
         state=st.sampled_from(sorted(slurm_jobs.ENDED)),
         started=TIMES,

@@ -58,7 +58,7 @@ _OUTPUT_FAILED = 53  # Slurm's "signal" of a job whose output file could not be 
 class SlurmJob:
     """A job in squeue; for a heterogeneous job its first component, with the others as `parts`."""
 
-    id: str
+    native: str  # Slurm's id
     state: str
     user: int = -1
     submitted: float | None = None
@@ -75,10 +75,6 @@ class SlurmJob:
     node_list: str = ""
     leader: str = ""  # id of the first component of a heterogeneous job; empty: not heterogeneous
     parts: tuple[SlurmJob, ...] = ()  # the other components
-
-    @property
-    def native(self) -> str:
-        return self.id
 
     @property
     def phase(self) -> Phase:
@@ -114,10 +110,10 @@ def _joined(jobs: Sequence[SlurmJob]) -> tuple[SlurmJob, ...]:
     """Combine the components of heterogeneous jobs: the first one has the script and the id."""
     parts: dict[str, list[SlurmJob]] = {}
     for job in jobs:
-        if job.leader not in ("", job.id):
+        if job.leader not in ("", job.native):
             parts.setdefault(job.leader, []).append(job)
-    whole = [job for job in jobs if job.leader in ("", job.id)]
-    ordered = {leader: tuple(sorted(found, key=lambda one: int(one.id))) for leader, found in parts.items()}
+    whole = [job for job in jobs if job.leader in ("", job.native)]
+    ordered = {leader: tuple(sorted(found, key=lambda one: int(one.native))) for leader, found in parts.items()}
     return tuple(replace(job, parts=ordered.get(job.leader, ())) for job in whole)
 
 
@@ -125,7 +121,7 @@ def _job(values: Mapping[str, str]) -> SlurmJob:
     code, number = wait_status(values["exit_code"])
     nodes = values["NumNodes"].partition("-")[0]
     return SlurmJob(
-        id=values["JobID"],
+        native=values["JobID"],
         user=int(values["UserID"]) if values["UserID"].isdecimal() else -1,
         state=values["State"],
         submitted=slurm_time(values["SubmitTime"]),

@@ -44,18 +44,17 @@ def same_submission(job: SlurmJob, record: SlurmRecord) -> bool:
 def update_of(files: SlurmFiles, job: SlurmJob | None, now: float) -> Update | None:
     """Return the attempt's state; None if neither Slurm nor the files have it."""
     left = files.left()
+    native = job.native if job is not None else files.begun() or ""
     if left is not None and left.cause == WRONG_NODES:
-        native = job.id if job is not None else files.begun() or ""
         return _never_ran(files, native, wrong_nodes(files.nodes(), files.recorded().allowed, "Slurm", left.ended))
     if job is None:
-        native = files.begun() or ""
         if native == WITHDRAWN:
             return withdrawn(files)
         if left is None:
             return None
         ended, sizes = _explained(left.result(), files), files.sizes()
         return Update(tag=files.tag, phase=Phase.ENDED, native=native, result=ended, sizes=sizes, nodes=files.nodes())
-    found = Update(tag=files.tag, phase=job.phase, native=job.id, sizes=files.sizes())
+    found = Update(tag=files.tag, phase=job.phase, native=native, sizes=files.sizes())
     if job.phase is not Phase.SUBMITTED:
         found = replace(found, nodes=job.whole_node_list or files.nodes())
     if job.phase is Phase.RUNNING:
@@ -149,7 +148,7 @@ class LostJobs:
         except RainbowError:
             self._no_accounting_until = self._clock() + FAILURE_PAUSE_SECONDS
             return None
-        found = [job for job in parse_accounts(text) if job.id == record.native and job.name == tag]
+        found = [job for job in parse_accounts(text) if job.native == record.native and job.name == tag]
         return next((job for job in found if (job.submitted or 0.0) >= since), None)
 
     def _silent(self, files: SlurmFiles) -> bool:
@@ -174,12 +173,12 @@ def parse_accounts(text: str) -> list[SlurmJob]:
         words = line.split("|")
         if len(words) != len(_ACCOUNT_FIELDS) or not words[0].isdecimal():
             continue
-        id, name, state, exit_code, *times = words
+        native, name, state, exit_code, *times = words
         submitted, started, ended = map(slurm_time, times)
         code, signal = wait_status(exit_code)
         found.append(
             SlurmJob(
-                id=id,
+                native=native,
                 state=state.partition(" ")[0],  # CANCELLED by 1000
                 submitted=submitted,
                 started=started,

@@ -81,7 +81,7 @@ def test_only_jobs_of_our_user_with_our_mark_are_ours():
         a_line(JobID=6, Name="mine"),
     ]
     found = ours(parse_jobs("\n".join(lines)), 1000, "c")
-    assert {tag: [job.id for job in jobs] for tag, jobs in found.items()} == {"rb-1-1": ["1", "5"]}
+    assert {tag: [job.native for job in jobs] for tag, jobs in found.items()} == {"rb-1-1": ["1", "5"]}
 
 
 def test_components_are_one_job_with_the_first_ones_id_and_all_their_nodes():
@@ -93,9 +93,9 @@ def test_components_are_one_job_with_the_first_ones_id_and_all_their_nodes():
         a_line(JobID=31, HetJobID=30, NodeList="n8"),  # its first component is gone
     ]
     first, other = parse_jobs("\n".join(lines))
-    assert (first.id, [part.id for part in first.parts], first.phase) == ("12", ["13", "14"], Phase.RUNNING)
+    assert (first.native, [part.native for part in first.parts], first.phase) == ("12", ["13", "14"], Phase.RUNNING)
     assert first.whole_node_list == "n1,n[2-3],n4"
-    assert (other.id, other.parts, other.whole_node_list) == ("20", (), "n9")
+    assert (other.native, other.parts, other.whole_node_list) == ("20", (), "n9")
 
 
 @pytest.mark.parametrize("nodes", ["", "(null)", "n" * 600])

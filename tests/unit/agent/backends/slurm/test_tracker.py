@@ -27,7 +27,7 @@ OURS = "rainbow:c:rb-1-1:k"
 
 def a_job(id: int = 7, **fields: object) -> SlurmJob:
     given = {"user": 0, "state": "RUNNING", "name": "rb-1-1", "comment": OURS, "submitted": 1001.0, **fields}
-    return SlurmJob(id=str(id), **given)
+    return SlurmJob(native=str(id), **given)
 
 
 def a_launch(**flags: object) -> Launch:
@@ -52,12 +52,12 @@ def left(files: SlurmFiles, code: int, cause: str = "exit") -> None:
 
 
 def test_the_job_that_began_counts_whatever_else_has_the_tag():
-    assert first_job([a_job(7), a_job(8), a_job(9)], "8").id == "8"
+    assert first_job([a_job(7), a_job(8), a_job(9)], "8").native == "8"
     assert first_job([a_job(7)], "withdrawn") is None
 
 
 def test_before_it_began_the_first_that_lives_counts():
-    assert first_job([a_job(10), a_job(9), a_job(7, state="FAILED")], None).id == "9"
+    assert first_job([a_job(10), a_job(9), a_job(7, state="FAILED")], None).native == "9"
 
 
 def test_a_job_with_another_key_is_another_job_even_under_the_same_id():
