@@ -122,10 +122,10 @@ class Attempt:
     reason: str = ""
     native_id: str = ""
     suspect: bool = False  # the cluster is silent; cleared by the agent's next report
+    holder: str = ""  # holder of the lease: an agent's epoch, or a call of a prototype receiver
     guarded: bool = False  # the cluster ends it by itself when it loses contact, even if the agent has died
     nodes: str = ""  # hostlist of the nodes that the agent reported
     code: str = ""  # code of the reason for a return: wrong-nodes
-    holder: str = ""  # holder of the lease: an agent's epoch, or a call of a prototype receiver
 
     @property
     def tag(self) -> str:

@@ -128,14 +128,13 @@ class Job:
     owner: str
     name: str
     state: JobState
+    hold: Hold | None = None
     spec: str  # the request as canonical JSON
     source: str = ""  # the submitted text, unchanged, if it was not canonical JSON
     terms: Terms = field(default_factory=Terms)
-    hold: Hold | None = None
     cluster: str = ""  # of the live or last attempt
     attempt: int = 0  # number of the live or last attempt
     failures: int = 0  # retries used
-    reruns_used: int = 0
     evaluations: int = 0  # number of scheduling decisions
     evaluated_at: float | None = None
     exit_code: int | None = None
@@ -145,6 +144,7 @@ class Job:
     started_at: float | None = None
     ended_at: float | None = None
     version: int = 0  # the store's compare-and-set guard
+    reruns_used: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

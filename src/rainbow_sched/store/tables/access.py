@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection, Sequence
+from operator import attrgetter
 
 from rainbow_sched.model.credential import Credential, CredentialKind
 from rainbow_sched.model.errors import AlreadyExists
 from rainbow_sched.store.named_sql import Value
 from rainbow_sched.store.records import Account, AuditRow, ClusterGroup
 from rainbow_sched.store.session import Row
-from rainbow_sched.store.tables.rows import credential_of
+from rainbow_sched.store.tables.rows import BYTES, FLAG, NAMES, RowFormat, choice
 from rainbow_sched.store.tables.table import Table, batches, to_json
 
 _PAGE = 1000
 _FIRST_DIGEST = b"\0" * 32
 _LAST_DIGEST = "digest of the last audit line"
+CREDENTIALS = RowFormat(Credential, kind=choice(CredentialKind), digest=BYTES, scopes=NAMES, renewal_asked=FLAG)
+USERS = RowFormat(Account, groups=NAMES, rights=NAMES, disabled=FLAG)
+GROUPS = RowFormat(ClusterGroup, clusters=NAMES, rights=NAMES)
+AUDIT_LINES = RowFormat(AuditRow, digest=BYTES)
+_line = attrgetter(*AUDIT_LINES.columns[:-1])  # what the digest covers
 _FILTERS = frozenset({"actor", "credential", "address", "verb", "object", "outcome"})
 
 
@@ -24,33 +29,16 @@ class AccessTable(Table):
     """The access queries of `base.Tx`."""
 
     def add_credential(self, credential: Credential) -> None:
-        added = self.db.change(
-            "add_credential",
-            id=credential.id,
-            kind=credential.kind.value,
-            digest=credential.digest,
-            owner=credential.owner,
-            scopes=to_json(credential.scopes),
-            created_at=credential.created_at,
-            expires_at=credential.expires_at,
-            revoked_at=credential.revoked_at,
-            used_at=credential.used_at,
-            uses_left=credential.uses_left,
-            note=credential.note,
-            ends_at=credential.ends_at,
-            replaces=credential.replaces,
-            renewal_asked=int(credential.renewal_asked),
-        )
+        added = self.db.change("add_credential", **CREDENTIALS.dump(credential))
         if not added:
             raise AlreadyExists(f"there is a credential {credential.id} already; generate another id")
 
     def credential(self, id: str) -> Credential | None:
-        row = self.db.row("credential", id=id)
-        return None if row is None else credential_of(row)
+        return CREDENTIALS.one(self.db.rows("credential", id=id))
 
     def credentials(self, owner: str | None = None, kind: CredentialKind | None = None) -> list[Credential]:
         rows = self.db.rows("credentials") if owner is None else self.db.rows("credentials_of", owner=owner)
-        return [c for c in map(credential_of, rows) if kind in (None, c.kind)]
+        return [c for c in CREDENTIALS.all(rows) if kind in (None, c.kind)]
 
     def revoke(self, id: str, at: float) -> bool:
         return self.db.change("revoke", id=id, at=at) > 0
@@ -76,33 +64,27 @@ class AccessTable(Table):
     def put_user(
         self, name: str, at: float, *, groups: Sequence[str] = (), rights: Sequence[str] = (), disabled: bool = False
     ) -> Account:
-        self.db.change(
-            "put_user",
-            name=name,
-            groups=to_json(tuple(groups)),
-            rights=to_json(tuple(rights)),
-            disabled=int(disabled),
-            at=at,
-        )
-        return _account(self.db.rows("user", name=name)[0])
+        account = Account(name=name, groups=tuple(groups), rights=tuple(rights), disabled=disabled)
+        self.db.change("put_user", at=at, **USERS.dump(account))
+        return USERS.load(self.db.rows("user", name=name)[0])
 
     def user(self, name: str) -> Account | None:
-        row = self.db.row("user", name=name)
-        return None if row is None else _account(row)
+        return USERS.one(self.db.rows("user", name=name))
 
     def users(self) -> list[Account]:
-        return sorted(map(_account, self.db.rows("users")), key=lambda user: user.name)
+        return sorted(USERS.all(self.db.rows("users")), key=lambda user: user.name)
 
     def put_group(self, name: str, clusters: Sequence[str], rights: Sequence[str] = ()) -> ClusterGroup:
-        self.db.change("put_group", name=name, clusters=to_json(tuple(clusters)), rights=to_json(tuple(rights)))
-        return ClusterGroup(name, tuple(clusters), tuple(rights))
+        group = ClusterGroup(name, tuple(clusters), tuple(rights))
+        self.db.change("put_group", **GROUPS.dump(group))
+        return group
 
     def groups(self, names: Collection[str] | None = None) -> list[ClusterGroup]:
         if names is None:
             rows = self.db.rows("groups")
         else:
             rows = [row for part in batches(list(names)) for row in self.db.rows("groups_by_name", names=part)]
-        return sorted(map(_group, rows), key=lambda group: group.name)
+        return sorted(GROUPS.all(rows), key=lambda group: group.name)
 
     def append_audit(
         self, at: float, actor: str, credential: str, address: str, verb: str, object: str, outcome: str, detail: str
@@ -111,8 +93,7 @@ class AccessTable(Table):
         seq = self.db.allocate("audit")
         line = (seq, at, actor, credential, address, verb, object, outcome, detail)
         digest = _link(before, line)
-        names = ("seq", "at", "actor", "credential", "address", "verb", "object", "outcome", "detail")
-        self.db.change("add_audit", **dict(zip(names, line, strict=True)), digest=digest)
+        self.db.change("add_audit", **dict(zip(AUDIT_LINES.columns, (*line, digest), strict=True)))
         self.db.cache[_LAST_DIGEST] = digest
         return seq
 
@@ -130,7 +111,7 @@ class AccessTable(Table):
         conditions = "".join(f" AND {self.db.text(f'audit_{name}')}" for name in equal)
         text = f"{self.db.text('audit')}{conditions} {self.db.text('oldest_audit')}"
         values: dict[str, Value] = {**equal, "after": after, "limit": limit}
-        return [_audit_row(row) for row in self.db.rows_of(text, values)]
+        return AUDIT_LINES.all(self.db.rows_of(text, values))
 
     def verify_audit(self) -> int | None:
         """Also detect lines deleted at the end, by the counter of lines."""
@@ -143,42 +124,6 @@ class AccessTable(Table):
         return None if seq == self.db.counter("audit") else seq + 1
 
 
-def _group(row: Row) -> ClusterGroup:
-    name, clusters, rights = row
-    return ClusterGroup(name, tuple(json.loads(clusters)), tuple(json.loads(rights)))
-
-
-def _account(row: Row) -> Account:
-    name, groups, rights, disabled, created_at = row
-    return Account(
-        name=name,
-        groups=tuple(json.loads(groups)),
-        rights=tuple(json.loads(rights)),
-        disabled=bool(disabled),
-        created_at=created_at,
-    )
-
-
-def _audit_row(row: Row) -> AuditRow:
-    seq, at, actor, credential, address, verb, object, outcome, detail, digest = row
-    return AuditRow(
-        seq=seq,
-        at=at,
-        actor=actor,
-        credential=credential,
-        address=address,
-        verb=verb,
-        object=object,
-        outcome=outcome,
-        detail=detail,
-        digest=bytes(digest),
-    )
-
-
-def _line(row: AuditRow) -> Row:
-    return (row.seq, row.at, row.actor, row.credential, row.address, row.verb, row.object, row.outcome, row.detail)
-
-
 def _link(before: bytes, line: Row) -> bytes:
     """Return the digest of a line chained to the previous digest."""
-    return hashlib.sha256(before + json.dumps(line, separators=(",", ":")).encode()).digest()
+    return hashlib.sha256(before + to_json(line).encode()).digest()

@@ -11,25 +11,10 @@ from rainbow_sched.model.job_state import JobEvent
 from rainbow_sched.store.records import Command
 from rainbow_sched.store.session import Row
 from rainbow_sched.store.tables.jobs import JobTable
-from rainbow_sched.store.tables.rows import attempt_of, job_of
+from rainbow_sched.store.tables.rows import ATTEMPTS, RowFormat, job_of
 
-_CHANGEABLE = frozenset(
-    {
-        "lease_until",
-        "accepted_at",
-        "started_at",
-        "ended_at",
-        "exit_code",
-        "failure",
-        "reason",
-        "native_id",
-        "suspect",
-        "holder",
-        "guarded",
-        "nodes",
-        "code",
-    }
-)
+_CHANGEABLE = ATTEMPTS.columns_except("job", "n", "cluster", "token", "state", "created_at")
+COMMANDS = RowFormat(Command)
 DAMAGED = "the stored request is damaged: its hash does not match; submit the job again"
 
 
@@ -55,15 +40,14 @@ class AttemptTable(JobTable):
         return Attempt(job=job.id, n=n, cluster=cluster, token=token, state=AttemptState.OFFERED, created_at=at)
 
     def attempt(self, job_id: int, n: int) -> Attempt | None:
-        row = self.db.row("attempt", job=job_id, n=n)
-        return None if row is None else attempt_of(row)
+        return ATTEMPTS.one(self.db.rows("attempt", job=job_id, n=n))
 
     def attempts(self, job_id: int) -> list[Attempt]:
-        return [attempt_of(row) for row in self.db.rows("attempts", job=job_id)]
+        return ATTEMPTS.all(self.db.rows("attempts", job=job_id))
 
     def live_attempts(self, cluster: str) -> list[Attempt]:
         id = self.cluster_id(cluster)
-        return [] if id is None else [attempt_of(row) for row in self.db.rows("live_attempts", cluster_id=id)]
+        return [] if id is None else ATTEMPTS.all(self.db.rows("live_attempts", cluster_id=id))
 
     def attempts_in(self, cluster: str, state: AttemptState, limit: int | None = None) -> list[Attempt]:
         id = self.cluster_id(cluster)
@@ -73,7 +57,7 @@ class AttemptTable(JobTable):
             rows = self.db.rows("attempts_in", cluster_id=id, state=state.value)
         else:
             rows = self.db.rows("some_attempts_in", cluster_id=id, state=state.value, limit=limit)
-        return [attempt_of(row) for row in rows]
+        return ATTEMPTS.all(rows)
 
     def count_live(self, cluster: str) -> dict[AttemptState, int]:
         id = self.cluster_id(cluster)
@@ -93,34 +77,19 @@ class AttemptTable(JobTable):
         elif state is AttemptState.RUNNING and attempt.started_at is None:
             changes.setdefault("started_at", at)
         new = dataclasses.replace(attempt, **changes, state=state)  # type: ignore[arg-type]  # names checked above
-        self._store_attempt(attempt, new)
-        return new
-
-    def _store_attempt(self, old: Attempt, new: Attempt) -> None:
         touched = self.db.change(
             "update_attempt",
-            job=old.job,
-            n=old.n,
-            before=old.state.value,
-            token=old.token,
-            state=new.state.value,
-            live=int(new.state.live),
-            lease_until=new.lease_until,
-            accepted_at=new.accepted_at,
-            started_at=new.started_at,
-            ended_at=new.ended_at,
-            exit_code=new.exit_code,
-            failure=None if new.failure is None else new.failure.value,
-            reason=new.reason,
-            native_id=new.native_id,
-            suspect=int(new.suspect),
-            holder=new.holder,
-            guarded=int(new.guarded),
-            nodes=new.nodes,
-            code=new.code,
+            job=attempt.job,
+            n=attempt.n,
+            before=attempt.state.value,
+            token=attempt.token,
+            state=state.value,
+            live=int(state.live),
+            **ATTEMPTS.dump(new, _CHANGEABLE),
         )
         if not touched:
-            raise Conflict(f"attempt {old.tag} has changed since it was read; read it again")
+            raise Conflict(f"attempt {attempt.tag} has changed since it was read; read it again")
+        return new
 
     def lease(
         self, cluster: str, limit: int, holder: str, until: float, *, now: float | None = None
@@ -151,7 +120,7 @@ class AttemptTable(JobTable):
             rows += self.db.returning(
                 "lease_offered", cluster_id=cluster_id, limit=limit - len(rows), holder=holder, until=until
             )
-        taken = [(-priority, attempt_of(columns)) for priority, *columns in rows]
+        taken = [(-priority, ATTEMPTS.load(columns)) for priority, *columns in rows]
         taken.sort(key=lambda one: (one[0], one[1].job))
         return [attempt for _, attempt in taken]
 
@@ -164,7 +133,7 @@ class AttemptTable(JobTable):
         return id is not None and self.db.row("received", cluster_id=id) is not None
 
     def lapsed(self, now: float, limit: int) -> list[Attempt]:
-        return [attempt_of(row) for row in self.db.rows("lapsed", now=now, limit=limit)]
+        return ATTEMPTS.all(self.db.rows("lapsed", now=now, limit=limit))
 
     def add_command(self, attempt: Attempt, kind: str, at: float) -> int:
         pending = self.db.row("open_command", job=attempt.job, n=attempt.n, kind=kind)
@@ -179,7 +148,7 @@ class AttemptTable(JobTable):
     def commands(self, cluster: str) -> list[Command]:
         id = self.cluster_id(cluster)
         rows = [] if id is None else self.db.rows("commands", cluster_id=id)
-        return [Command(id=i, job=job, n=n, token=token, kind=kind, at=at) for i, job, n, token, kind, at in rows]
+        return COMMANDS.all(rows)
 
     def ack_command(self, id: int) -> None:
         self.db.change("ack_command", id=id)

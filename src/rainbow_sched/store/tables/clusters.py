@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Mapping
 
-from rainbow_sched.model.cluster import Cluster
+from rainbow_sched.model.binding import NodeRules
+from rainbow_sched.model.cluster import Cluster, Standing
 from rainbow_sched.model.errors import AlreadyExists, Conflict, NotFound
-from rainbow_sched.store.tables.rows import cluster_of
-from rainbow_sched.store.tables.table import CLUSTERS, Table, checked, to_json
+from rainbow_sched.store.tables.rows import MAPPING, Codec, RowFormat, choice
+from rainbow_sched.store.tables.table import KNOWN_CLUSTERS, Table, checked, to_json
 
-_CHANGEABLE = frozenset(
-    {"standing", "manager", "seen_at", "state", "state_at", "marks", "used", "rules", "record", "drain_reason"}
-    | {"node_rules", "wrong_nodes"}
+CLUSTERS = RowFormat(
+    Cluster,
+    standing=choice(Standing),
+    state=MAPPING,
+    marks=MAPPING,
+    used=MAPPING,
+    rules=MAPPING,
+    record=MAPPING,
+    node_rules=Codec(lambda text: NodeRules.of(json.loads(text)), lambda rules: to_json(rules.to_json())),
 )
+_CHANGEABLE = CLUSTERS.columns_except("id", "name", "registered_at", "version")
 
 
 class ClusterTable(Table):
@@ -24,20 +33,18 @@ class ClusterTable(Table):
         if self.cluster_id(name) is not None:
             raise AlreadyExists(f"a cluster named {name!r} is registered already; choose another name or remove it")
         id = self.db.allocate("cluster")
-        self.db.cache.pop(CLUSTERS, None)
+        self.db.cache.pop(KNOWN_CLUSTERS, None)
         self.db.change("add_cluster", id=id, name=name, at=at)
         return Cluster(id=id, name=name, registered_at=at)
 
     def cluster(self, name: str) -> Cluster | None:
-        row = self.db.row("cluster", name=name)
-        return None if row is None else cluster_of(row)
+        return CLUSTERS.one(self.db.rows("cluster", name=name))
 
     def cluster_by_id(self, id: int) -> Cluster | None:
-        row = self.db.row("cluster_by_id", id=id)
-        return None if row is None else cluster_of(row)
+        return CLUSTERS.one(self.db.rows("cluster_by_id", id=id))
 
     def clusters(self) -> list[Cluster]:
-        return sorted((cluster_of(row) for row in self.db.rows("clusters")), key=lambda c: c.name)
+        return sorted(CLUSTERS.all(self.db.rows("clusters")), key=lambda c: c.name)
 
     def update_cluster(self, id: int, **changes: object) -> Cluster:
         if unknown := changes.keys() - _CHANGEABLE:
@@ -46,24 +53,9 @@ class ClusterTable(Table):
         if old is None:
             raise NotFound(f"there is no cluster with the id {id}")
         if "rules" in changes:
-            self.db.cache.pop(CLUSTERS, None)
+            self.db.cache.pop(KNOWN_CLUSTERS, None)
         new = dataclasses.replace(old, **changes, version=old.version + 1)  # type: ignore[arg-type]  # names checked above
-        self.db.change(
-            "update_cluster",
-            id=id,
-            standing=new.standing.value,
-            manager=new.manager,
-            seen_at=new.seen_at,
-            state=to_json(new.state),
-            state_at=new.state_at,
-            marks=to_json(new.marks),
-            used=to_json(new.used),
-            rules=to_json(new.rules),
-            record=to_json(new.record),
-            drain_reason=new.drain_reason,
-            node_rules=None if new.node_rules is None else to_json(new.node_rules.to_json()),
-            wrong_nodes=new.wrong_nodes,
-        )
+        self.db.change("update_cluster", id=id, **CLUSTERS.dump(new, _CHANGEABLE))
         return new
 
     def check_clusters(self, planned_for: Mapping[str, Cluster]) -> None:
@@ -78,7 +70,7 @@ class ClusterTable(Table):
         if not self.db.change("remove_cluster", id=id, at=at):
             raise NotFound(f"there is no live cluster with the id {id}")
         self.db.change("drop_graphs", cluster=id)
-        self.db.cache.pop(CLUSTERS, None)
+        self.db.cache.pop(KNOWN_CLUSTERS, None)
 
     def put_graph(self, cluster_id: int, subsystem: str, data: bytes, at: float) -> None:
         digest = hashlib.sha256(data).digest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ from rainbow_sched.model.errors import Conflict, Invalid
 from rainbow_sched.model.job import Job
 from rainbow_sched.model.job_state import JobEvent, JobState, next_state
 from rainbow_sched.store.records import DecidedJob
-from rainbow_sched.store.tables.table import Table
+from rainbow_sched.store.tables.table import Table, to_json
 
 _UPDATED = JobEvent.UPDATED.value
 
@@ -78,7 +77,7 @@ class DecidedJobTable(Table):
         moved = self.db.change_many("touch_jobs", [(job.id, job.version) for job in jobs])
         if moved != len(jobs):
             raise Conflict(f"{len(jobs) - moved} of {len(jobs)} jobs have changed since they were read")
-        seq, text = self.db.allocate("event", len(jobs)), json.dumps(dict(detail), separators=(",", ":"))
+        seq, text = self.db.allocate("event", len(jobs)), to_json(dict(detail))
         self.db.change_many(
             "add_events",
             [(seq + i, job.id, at, _UPDATED, job.state.value, job.attempt, text) for i, job in enumerate(jobs)],

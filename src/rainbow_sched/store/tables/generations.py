@@ -6,8 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from rainbow_sched.model.generation import SKIPPED_ATTEMPTS, Cause, Generation, HistoryMark, ids_to_skip, is_lost
 from rainbow_sched.store.records import ReportState, RestoreFinding, RestoreReport
+from rainbow_sched.store.tables.rows import RowFormat, choice
 from rainbow_sched.store.tables.table import FIRST_ATTEMPT, OLD_JOBS, Table
 
+GENERATIONS = RowFormat(Generation, cause=choice(Cause))
+REPORTS = RowFormat(RestoreReport, state=choice(ReportState))
+FINDINGS = RowFormat(RestoreFinding)
 _SKIPPED_COUNTERS = ("job", "event", "command", "cluster")
 
 
@@ -15,10 +19,7 @@ class GenerationTable(Table):
     """The generation queries of `base.Tx`."""
 
     def generations(self) -> list[Generation]:
-        return [
-            Generation(number=number, id=id, at=at, cause=Cause(cause), after_event=event, old_jobs=old_jobs)
-            for number, id, at, cause, event, old_jobs in self.db.rows("generations")
-        ]
+        return GENERATIONS.all(self.db.rows("generations"))
 
     def has_lost(self, mark: HistoryMark) -> bool:
         return is_lost(mark, self.generations(), self.db.counter("event"))
@@ -51,15 +52,7 @@ class GenerationTable(Table):
             after_event=after_event,
             old_jobs=self.db.counter(OLD_JOBS) if cause.restores else 0,
         )
-        self.db.change(
-            "add_generation",
-            number=generation.number,
-            id=id,
-            at=at,
-            cause=cause.value,
-            after_event=generation.after_event,
-            old_jobs=generation.old_jobs,
-        )
+        self.db.change("add_generation", **GENERATIONS.dump(generation))
         self.db.begin_generation(generation.number, id)
         return generation
 
@@ -67,10 +60,7 @@ class GenerationTable(Table):
         return self.db.counter(OLD_JOBS)
 
     def restore_reports(self) -> list[RestoreReport]:
-        return [
-            RestoreReport(cluster_id=id, cluster=name, generation=generation, state=ReportState(state), why=why)
-            for id, name, generation, state, why in self.db.rows("restore_reports")
-        ]
+        return REPORTS.all(self.db.rows("restore_reports"))
 
     def update_restore_report(self, cluster_id: int, state: ReportState, why: str = "") -> None:
         self.db.change("update_restore_report", cluster_id=cluster_id, state=state.value, why=why)
@@ -79,25 +69,11 @@ class GenerationTable(Table):
         self.db.change("resume_leases", cluster_id=cluster_id, until=until)
 
     def add_finding(self, finding: RestoreFinding) -> None:
-        self.db.change(
-            "add_finding",
-            seq=self.db.allocate("finding"),
-            generation=finding.generation,
-            at=finding.at,
-            kind=finding.kind,
-            job=finding.job,
-            n=finding.n,
-            cluster=finding.cluster,
-            detail=finding.detail,
-        )
+        self.db.change("add_finding", seq=self.db.allocate("finding"), **FINDINGS.dump(finding))
 
     def findings(self, generation: int, after: int, limit: int) -> list[tuple[int, RestoreFinding]]:
-        return [
-            (seq, RestoreFinding(generation=of, at=at, kind=kind, job=job, n=n, cluster=cluster, detail=detail))
-            for seq, of, at, kind, job, n, cluster, detail in self.db.rows(
-                "findings", generation=generation, after=after, limit=limit
-            )
-        ]
+        rows = self.db.rows("findings", generation=generation, after=after, limit=limit)
+        return [(seq, FINDINGS.load(finding)) for seq, *finding in rows]
 
     def count_findings(self, generation: int) -> Mapping[str, int]:
         return {kind: int(count) for kind, count in self.db.rows("count_findings", generation=generation)}

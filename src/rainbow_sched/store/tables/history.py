@@ -8,8 +8,9 @@ from typing import NamedTuple
 from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import NotFound
 from rainbow_sched.model.job import Event
+from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.store.named_sql import Value
-from rainbow_sched.store.tables.rows import event_of
+from rainbow_sched.store.tables.rows import MAPPING, RowFormat, choice
 from rainbow_sched.store.tables.table import MAX_VALUES_PER_LIST, Table, checked, decoded
 
 _DELETIONS = (  # jobs last, because the other rows refer to them
@@ -23,6 +24,9 @@ _DELETIONS = (  # jobs last, because the other rows refer to them
     "remove_attempts",
     "remove_jobs",
 )
+
+
+EVENTS = RowFormat(Event, kind=choice(JobEvent), state=choice(JobState), detail=MAPPING)
 
 
 class _SyncRow(NamedTuple):
@@ -52,7 +56,7 @@ class HistoryTable(Table):
             rows = self.db.rows("events_of_job_and_owners", after=after_seq, limit=limit, job=job, owners=of)
         else:
             rows = self.db.rows("events_of_job", after=after_seq, limit=limit, job=job)
-        return [event_of(row) for row in rows]
+        return EVENTS.all(rows)
 
     def last_seq(self) -> int:
         return self.db.counter("event")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from rainbow_sched.model.errors import Conflict, NotFound
@@ -11,26 +10,11 @@ from rainbow_sched.model.job import Job
 from rainbow_sched.model.job_state import JobEvent, JobState, next_state
 from rainbow_sched.store.records import Dependency
 from rainbow_sched.store.session import Row
-from rainbow_sched.store.tables.rows import job_of, terms_text
-from rainbow_sched.store.tables.table import Table, batches
+from rainbow_sched.store.tables.rows import JOBS, job_of, terms_text
+from rainbow_sched.store.tables.table import Table, batches, to_json
 
-_CHANGEABLE = frozenset(
-    {
-        "name",
-        "terms",
-        "hold",
-        "cluster",
-        "attempt",
-        "failures",
-        "reruns_used",
-        "evaluations",
-        "evaluated_at",
-        "exit_code",
-        "reason",
-        "started_at",
-        "ended_at",
-    }
-)
+_CHANGEABLE = JOBS.columns_except("id", "owner", "state", "spec", "source", "client_token", "submitted_at", "version")
+_STORED_BY_UPDATE = _CHANGEABLE - {"name", "terms"}  # `_store_terms` stores these
 
 
 class JobTable(Table):
@@ -65,7 +49,6 @@ class JobTable(Table):
             changes.setdefault("ended_at", at)
         new = dataclasses.replace(job, **changes, state=state, version=job.version + 1)  # type: ignore[arg-type]  # names checked above
         self._store(job, new)
-        detail_text = json.dumps(dict(detail), separators=(",", ":")) if detail else "{}"
         seq = self.db.allocate("event")
         self.db.change(
             "add_events",
@@ -75,28 +58,13 @@ class JobTable(Table):
             kind=event.value,
             state=state.value,
             attempt=new.attempt,
-            detail=detail_text,
+            detail=to_json(dict(detail)) if detail else "{}",
         )
         return new
 
     def _store(self, old: Job, new: Job) -> None:
-        touched = self.db.change(
-            "update_job",
-            id=old.id,
-            version=old.version,
-            state=new.state.value,
-            hold=None if new.hold is None else new.hold.value,
-            cluster=new.cluster,
-            attempt=new.attempt,
-            failures=new.failures,
-            reruns_used=new.reruns_used,
-            evaluations=new.evaluations,
-            evaluated_at=new.evaluated_at,
-            exit_code=new.exit_code,
-            reason=new.reason,
-            started_at=new.started_at,
-            ended_at=new.ended_at,
-        )
+        values = JOBS.dump(new, _STORED_BY_UPDATE)
+        touched = self.db.change("update_job", id=old.id, version=old.version, state=new.state.value, **values)
         if not touched:
             if not self.job_rows([old.id]):
                 raise NotFound(f"there is no job {old.id}")

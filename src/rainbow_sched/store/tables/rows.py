@@ -1,22 +1,82 @@
-"""Convert between database rows and model objects."""
+"""Convert between database rows and the classes of the model and of the store's interface."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
+from enum import StrEnum
 from functools import lru_cache
-from typing import Any
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from rainbow_sched.model.attempt import Attempt, AttemptState, Failure
-from rainbow_sched.model.binding import NodeRules
-from rainbow_sched.model.cluster import Cluster, Standing
-from rainbow_sched.model.credential import Credential, CredentialKind
 from rainbow_sched.model.errors import Corrupt
-from rainbow_sched.model.job import Delivery, Event, Hold, Job, Terms
-from rainbow_sched.model.job_state import JobEvent, JobState
+from rainbow_sched.model.job import Delivery, Hold, Job, Terms
+from rainbow_sched.model.job_state import JobState
+from rainbow_sched.store.named_sql import Value
 from rainbow_sched.store.session import Row
-from rainbow_sched.store.tables.table import check_number, decoded, intact
+from rainbow_sched.store.tables.table import check_number, decoded, encoded, intact, to_json
+
+M = TypeVar("M")
+
+
+class Codec(NamedTuple):
+    """How a column stores a value of a type that the database does not have."""
+
+    load: Callable[[Any], Any]
+    dump: Callable[[Any], Value]
+
+
+class RowFormat(Generic[M]):
+    """The rows of a class: its queries select one column per field, in the order of the fields.
+
+    NULL stands for the default of a field.
+    """
+
+    def __init__(self, kind: type[M], /, **codecs: Codec) -> None:
+        self.columns = tuple(field.name for field in fields(kind))  # type: ignore[arg-type]  # a dataclass
+        self._kind, self._codecs = kind, codecs
+
+    def columns_except(self, *names: str) -> frozenset[str]:
+        """Return the columns other than these."""
+        return frozenset(self.columns).difference(names)
+
+    def load(self, row: Iterable[Any]) -> M:
+        """Return the object that a row holds."""
+        values = {name: value for name, value in zip(self.columns, row, strict=True) if value is not None}
+        for name, codec in self._codecs.items():
+            if name in values:
+                values[name] = codec.load(values[name])
+        return self._kind(**values)
+
+    def one(self, rows: Sequence[Row]) -> M | None:
+        """Return the object of the only row, or None."""
+        return self.load(rows[0]) if rows else None
+
+    def all(self, rows: Iterable[Row]) -> list[M]:
+        """Return the object of each row."""
+        return [self.load(row) for row in rows]
+
+    def dump(self, item: M, names: Iterable[str] = ()) -> dict[str, Value]:
+        """Return these fields of an object, or all, as the values of a statement."""
+        values: dict[str, Value] = {name: getattr(item, name) for name in names or self.columns}
+        for name, codec in self._codecs.items():
+            if values.get(name) is not None:
+                values[name] = codec.dump(values[name])
+        return values
+
+
+def choice(kind: type[StrEnum]) -> Codec:
+    """Return the codec of an enumeration."""
+    return Codec({one.value: one for one in kind}.__getitem__, attrgetter("value"))  # faster than `kind`
+
+
+FLAG = Codec(bool, int)
+NAMES = Codec(lambda text: tuple(json.loads(text)), to_json)
+MAPPING = Codec(lambda text: {} if text == "{}" else json.loads(text), to_json)
+BYTES = Codec(bytes, bytes)
+_TIME = Codec(float, float)  # SQLite's RETURNING gives whole numbers as int
 
 _DEFAULTS = Terms()
 _TERM_NAMES = tuple(f.name for f in fields(Terms))
@@ -32,7 +92,7 @@ def terms_text(terms: Terms) -> str:
         given.pop("reruns", None)
     elif terms.retries:
         given["reruns"] = terms.reruns
-    return json.dumps(given, separators=(",", ":"))
+    return to_json(given)
 
 
 @lru_cache(maxsize=8192)
@@ -49,128 +109,24 @@ def terms_of(text: str) -> Terms:
     return Terms(**given)
 
 
+_TEXT = Codec(decoded, encoded)
+JOBS = RowFormat(
+    Job, state=choice(JobState), hold=choice(Hold), spec=_TEXT, source=_TEXT, terms=Codec(terms_of, terms_text)
+)
+ATTEMPTS = RowFormat(
+    Attempt,
+    state=choice(AttemptState),
+    created_at=_TIME,
+    lease_until=_TIME,
+    failure=choice(Failure),
+    suspect=FLAG,
+    guarded=FLAG,
+)
+
+
 def job_of(row: Row, *, check: bool) -> Job:
     """Convert the columns of `job_columns`; with `check`, raise Corrupt if the stored request has changed since."""
-    (
-        id, owner, name, state, hold, spec_digest, spec_body, spec_check, source_body, terms, cluster,
-        attempt, failures, evaluations, evaluated_at, exit_code, reason, client_token, submitted_at,
-        started_at, ended_at, version, reruns_used,
-    ) = row  # fmt: skip
-    if check and not (intact(spec_digest, spec_body) and check_number(bytes(spec_digest)) == spec_check):
-        raise Corrupt(f"the stored request of job {id} is damaged: its hash does not match; it is never run")
-    return Job(
-        id=id,
-        owner=owner,
-        name=name,
-        state=JobState(state),
-        hold=None if hold is None else Hold(hold),
-        spec="" if spec_body is None else decoded(spec_body),
-        source="" if source_body is None else decoded(source_body),
-        terms=terms_of(terms),
-        cluster=cluster,
-        attempt=attempt,
-        failures=failures,
-        evaluations=evaluations,
-        evaluated_at=evaluated_at,
-        exit_code=exit_code,
-        reason=reason,
-        client_token=client_token or "",
-        submitted_at=submitted_at,
-        started_at=started_at,
-        ended_at=ended_at,
-        version=version,
-        reruns_used=reruns_used,
-    )
-
-
-def attempt_of(row: Iterable[Any]) -> Attempt:
-    """Convert the columns of `attempt_columns`."""
-    (
-        job, n, cluster, token, state, created_at, lease_until, accepted_at, started_at, ended_at, exit_code,
-        failure, reason, native_id, suspect, holder, guarded, nodes, code,
-    ) = row  # fmt: skip
-    return Attempt(
-        job=job,
-        n=n,
-        cluster=cluster,
-        token=token,
-        state=AttemptState(state),
-        created_at=float(created_at),  # SQLite's RETURNING gives whole numbers as int
-        lease_until=None if lease_until is None else float(lease_until),
-        accepted_at=accepted_at,
-        started_at=started_at,
-        ended_at=ended_at,
-        exit_code=exit_code,
-        failure=None if failure is None else Failure(failure),
-        reason=reason,
-        native_id=native_id,
-        suspect=bool(suspect),
-        holder=holder,
-        guarded=bool(guarded),
-        nodes=nodes,
-        code=code,
-    )
-
-
-def event_of(row: Row) -> Event:
-    """Convert the columns of an event."""
-    seq, job, at, kind, state, attempt, detail = row
-    return Event(
-        seq=seq,
-        job=job,
-        at=at,
-        kind=JobEvent(kind),
-        state=JobState(state),
-        attempt=attempt,
-        detail={} if detail == "{}" else json.loads(detail),
-    )
-
-
-def cluster_of(row: Row) -> Cluster:
-    """Convert the columns of `cluster_columns`."""
-    (
-        id, name, standing, manager, registered_at, seen_at, state, state_at, marks, used, rules, record,
-        drain_reason, version, node_rules, wrong_nodes,
-    ) = row  # fmt: skip
-    return Cluster(
-        id=id,
-        name=name,
-        standing=Standing(standing),
-        manager=manager,
-        registered_at=registered_at,
-        seen_at=seen_at,
-        state=json.loads(state),
-        state_at=state_at,
-        marks=json.loads(marks),
-        used=json.loads(used),
-        rules=json.loads(rules),
-        record=json.loads(record),
-        drain_reason=drain_reason,
-        version=version,
-        node_rules=None if node_rules is None else NodeRules.of(json.loads(node_rules)),
-        wrong_nodes=wrong_nodes,
-    )
-
-
-def credential_of(row: Row) -> Credential:
-    """Convert the columns of `credential_columns`."""
-    (
-        id, kind, digest, owner, scopes, created_at, expires_at, revoked_at, used_at, uses_left, note,
-        ends_at, replaces, renewal_asked,
-    ) = row  # fmt: skip
-    return Credential(
-        id=id,
-        kind=CredentialKind(kind),
-        digest=bytes(digest),
-        owner=owner,
-        scopes=tuple(json.loads(scopes)),
-        created_at=created_at,
-        expires_at=expires_at,
-        revoked_at=revoked_at,
-        used_at=used_at,
-        uses_left=uses_left,
-        note=note,
-        ends_at=ends_at,
-        replaces=replaces,
-        renewal_asked=bool(renewal_asked),
-    )
+    spec_digest, spec, spec_check, source = row[5:9]
+    if check and not (intact(spec_digest, spec) and check_number(bytes(spec_digest)) == spec_check):
+        raise Corrupt(f"the stored request of job {row[0]} is damaged: its hash does not match; it is never run")
+    return JOBS.load((*row[:5], spec or b"", source, *row[9:]))

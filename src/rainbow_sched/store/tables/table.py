@@ -11,9 +11,10 @@ from rainbow_sched.model.errors import Corrupt, NotFound
 from rainbow_sched.store.session import Session
 
 T = TypeVar("T")
-CLUSTERS = "ids and rules of clusters by name"  # key in the session's cache; a change of either deletes it
+KNOWN_CLUSTERS = "ids and rules of clusters by name"  # key in the session's cache; a change of either deletes it
 FIRST_ATTEMPT = "first_attempt"  # counter: jobs from before the last restore get attempts above this number
 OLD_JOBS = "old_jobs"  # counter: the highest id that such a job can have
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 MAX_VALUES_PER_LIST = 500  # of an IN list; both databases accept thousands
 
 
@@ -33,7 +34,7 @@ class Table:
 
     def live_clusters(self, names: Collection[str]) -> Mapping[str, tuple[int, Mapping[str, object]]]:
         """Return ids and rules of at least these live clusters; raise NotFound if one is missing."""
-        known: dict[str, tuple[int, Mapping[str, object]]] = self.db.cache.setdefault(CLUSTERS, {})
+        known: dict[str, tuple[int, Mapping[str, object]]] = self.db.cache.setdefault(KNOWN_CLUSTERS, {})
         unknown = sorted(name for name in names if name not in known)
         for part in batches(unknown):
             known.update(
@@ -114,5 +115,5 @@ def batches(items: list[T]) -> Iterable[list[T]]:
     return (items[i : i + MAX_VALUES_PER_LIST] for i in range(0, len(items), MAX_VALUES_PER_LIST))
 
 
-def to_json(value: Mapping[str, object] | tuple[str, ...]) -> str:
-    return json.dumps(value, separators=(",", ":"))
+def to_json(value: Mapping[str, object] | tuple[object, ...]) -> str:
+    return _ENCODER.encode(value)
