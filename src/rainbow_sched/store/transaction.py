@@ -7,18 +7,16 @@ from contextlib import AbstractContextManager
 from rainbow_sched.store.tables.access import AccessTable
 from rainbow_sched.store.tables.attempts import AttemptTable
 from rainbow_sched.store.tables.clusters import ClusterTable
-from rainbow_sched.store.tables.decided_jobs import DecidedJobTable
 from rainbow_sched.store.tables.generations import GenerationTable
 from rainbow_sched.store.tables.history import HistoryTable
+from rainbow_sched.store.tables.job_batches import JobBatchTable
 from rainbow_sched.store.tables.job_lists import JobListTable
-from rainbow_sched.store.tables.new_jobs import NewJobTable
 from rainbow_sched.store.tables.start_up import LoadingTable
 
 
 class SqlTx(
     ClusterTable,
-    NewJobTable,
-    DecidedJobTable,
+    JobBatchTable,
     JobListTable,
     LoadingTable,
     AttemptTable,

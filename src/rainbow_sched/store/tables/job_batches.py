@@ -1,18 +1,18 @@
-"""Store new jobs in a few statements per batch."""
+"""Store new jobs, and the decisions on queued jobs, in a few statements per batch."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from rainbow_sched.model.errors import AlreadyExists, Invalid
-from rainbow_sched.model.job import Terms
-from rainbow_sched.model.job_state import JobEvent, JobState
-from rainbow_sched.store.records import NewJob
-from rainbow_sched.store.session import Row, reject_nul
+from rainbow_sched.model.errors import AlreadyExists, Conflict, Invalid
+from rainbow_sched.model.job import Job, Terms
+from rainbow_sched.model.job_state import JobEvent, JobState, next_state
+from rainbow_sched.store.records import DecidedJob, NewJob
+from rainbow_sched.store.session import Row, Session, reject_nul
 from rainbow_sched.store.tables.rows import terms_text
-from rainbow_sched.store.tables.table import Table
+from rainbow_sched.store.tables.table import Table, to_json
 
 # This is a hot path, and access to enum members and values is slow: look them up once.
 _QUEUED, _BOUND, _HELD, _INFEASIBLE = JobState.QUEUED, JobState.BOUND, JobState.HELD, JobState.INFEASIBLE
@@ -26,8 +26,8 @@ _FIRST = {
 }
 
 
-class NewJobTable(Table):
-    """`add_jobs` and `add_lost_job` of `base.Tx`."""
+class JobBatchTable(Table):
+    """`add_jobs`, `add_lost_job`, `apply_decisions` and `add_update_events` of `base.Tx`."""
 
     def add_jobs(self, new_jobs: Sequence[NewJob]) -> list[int]:
         if not new_jobs:
@@ -47,24 +47,53 @@ class NewJobTable(Table):
         rows = _Rows(seq=self.db.counter("event"))
         for id, new_job in zip(ids, new_jobs, strict=True):
             rows.add(id, new_job, clusters, texts)
-        self.db.allocate("attempt", len(rows.offers))
-        self.db.allocate("event", len(rows.events))
-        with self.db.pipeline():
-            self.db.change_many("add_jobs", rows.jobs)
-            self.db.change_many("add_labels", rows.labels)
-            self.db.change_many("add_dependencies", rows.waits)
-            self.db.change_many("add_attempts", rows.offers)
-            self.db.change_many("add_decisions", rows.decisions)
-            self.db.change_many("add_events", rows.events)
+        rows.store(self.db)
+
+    def apply_decisions(self, decided: Sequence[DecidedJob], at: float) -> None:
+        if not decided:
+            return
+        transitions = [_transition(one) for one in decided]
+        clusters = self.cluster_ids({one.cluster for one in decided if one.cluster})
+        texts = self.intern(one.decision.fleet for one in decided)
+        rows, jobs = _Rows(seq=self.db.counter("event")), list[Row]()
+        for one, (event, state) in zip(decided, transitions, strict=True):
+            job, hold = one.job, None if one.hold is None else one.hold.value
+            n = self.next_attempt(job.id, job.attempt) if one.cluster else job.attempt
+            jobs.append((state.value, hold, one.cluster, n, at, one.reason, job.id, job.version))
+            if job.terms.labels:
+                rows.moved_labels.append((state.value, job.id))
+            if one.cluster:
+                rows.offers.append((job.id, n, clusters[one.cluster], one.cluster, one.token, job.terms.priority, at))
+            text = texts[one.decision.fleet][0]
+            rows.decisions.append((job.id, n if one.cluster else 0, at, one.decision.own, text))
+            rows.add_event(job.id, at, event.value, state.value, n)
+        self._move("apply_decisions", jobs)
+        rows.store(self.db)
+
+    def add_update_events(self, jobs: Sequence[Job], at: float, detail: Mapping[str, object]) -> list[Job]:
+        rows, text = _Rows(seq=self.db.counter("event")), to_json(dict(detail))
+        for job in jobs:
+            state = next_state(job.state, JobEvent.UPDATED)
+            rows.add_event(job.id, at, JobEvent.UPDATED.value, state.value, job.attempt, text)
+        self._move("touch_jobs", [(job.id, job.version) for job in jobs])
+        rows.store(self.db)
+        return [replace(job, version=job.version + 1) for job in jobs]
+
+    def _move(self, query: str, rows: Sequence[Row]) -> None:
+        """Change jobs that must be as they were read."""
+        moved = self.db.change_many(query, rows)
+        if moved != len(rows):
+            raise Conflict(f"{len(rows) - moved} of {len(rows)} jobs have changed since they were read")
 
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows of new jobs by table; `seq` is the number of the last event."""
+    """The rows of a batch of jobs by statement; `seq` is the number of the last event."""
 
     seq: int
     jobs: list[Row] = field(default_factory=list)
     labels: list[Row] = field(default_factory=list)
+    moved_labels: list[Row] = field(default_factory=list)
     waits: list[Row] = field(default_factory=list)
     offers: list[Row] = field(default_factory=list)
     decisions: list[Row] = field(default_factory=list)
@@ -85,11 +114,27 @@ class _Rows:
             self.offers.append((id, 1, clusters[d.cluster], d.cluster, d.token, terms.priority, at))
         if d.decision is not None:
             self.decisions.append((id, bound, at, d.decision.own, texts[d.decision.fleet][0]))
-        self.events.append((self.seq + 1, id, at, _SUBMITTED, _START, 0, "{}"))
-        self.seq += 1
+        self.add_event(id, at, _SUBMITTED, _START, 0)
         if state in _FIRST:
-            self.events.append((self.seq + 1, id, at, _FIRST[state], state, bound, "{}"))
-            self.seq += 1
+            self.add_event(id, at, _FIRST[state], state, bound)
+
+    def add_event(self, id: int, at: float, event: str, state: str, attempt: int, detail: str = "{}") -> None:
+        """Add the next event."""
+        self.seq += 1
+        self.events.append((self.seq, id, at, event, state, attempt, detail))
+
+    def store(self, db: Session) -> None:
+        """Store all rows."""
+        db.allocate("attempt", len(self.offers))
+        db.allocate("event", len(self.events))
+        with db.pipeline():
+            db.change_many("add_jobs", self.jobs)
+            db.change_many("add_labels", self.labels)
+            db.change_many("move_labels", self.moved_labels)
+            db.change_many("add_dependencies", self.waits)
+            db.change_many("add_attempts", self.offers)
+            db.change_many("add_decisions", self.decisions)
+            db.change_many("add_events", self.events)
 
     def _add_job(self, id: int, d: NewJob, state: str, bound: int, texts: Mapping[str, tuple[int, int]]) -> None:
         if d.terms is not self._terms:
@@ -147,3 +192,11 @@ def _texts(new_jobs: Sequence[NewJob]) -> Iterator[str]:
             yield new_job.source
         if new_job.decision is not None:
             yield new_job.decision.fleet
+
+
+def _transition(one: DecidedJob) -> tuple[JobEvent, JobState]:
+    """Return the event and the state after it; raise an error if the transition is illegal."""
+    if bool(one.cluster) != bool(one.token) or bool(one.cluster) == (one.hold is not None):
+        raise Invalid(f"job {one.job.id} needs either a cluster and a token, or a hold")
+    event = JobEvent.BOUND if one.cluster else JobEvent.HELD
+    return event, next_state(one.job.state, event)
