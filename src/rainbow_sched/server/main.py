@@ -51,7 +51,7 @@ from rainbow_sched.service.maintenance.generations import GenerationHistory
 from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.store.base import Store
-from rainbow_sched.store.claim_keeper import Claim
+from rainbow_sched.store.claim import Claim
 from rainbow_sched.store.factory import open_claimed
 from rainbow_sched.store.mark_file import MarkFile
 

@@ -22,7 +22,7 @@ from rainbow_sched.store.schema import migrations
 if TYPE_CHECKING:
     import psycopg
 
-    from rainbow_sched.store.claim_keeper import Claim
+    from rainbow_sched.store.claim import Claim
 
 PAGES_PER_STEP = 4096  # SQLite pages between two calls of `progress`
 ROWS_PER_BATCH = 10_000  # of PostgreSQL

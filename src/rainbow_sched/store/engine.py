@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from rainbow_sched.model.errors import Unavailable
 from rainbow_sched.store.base import Tx
-from rainbow_sched.store.claim_keeper import Claim
+from rainbow_sched.store.claim import Claim
 from rainbow_sched.store.session import Session
 from rainbow_sched.store.transaction import SqlTx
 from rainbow_sched.store.writer import RECONNECT_SECONDS, RETRY_SECONDS, ConnectionLost, Counts, Writer
@@ -32,12 +32,15 @@ class SqlStore:
     ) -> None:
         """`connect` opens a session that writes (True) or reads; `release` unlocks the database when the store closes.
 
+        Each session gets the guard and the observer of `writer`.
+
         With a `claim` this is the store of a server: it stops writing and reading once another server has taken over.
         """
         self._connect = connect
         self.claim = claim
         self._release = release
-        self._writer = Writer(lambda: connect(True), writer)
+        self._guard, self._on_event = writer.guard, writer.on_event
+        self._writer = Writer(lambda: self._open(True), writer)
         self._threads = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="rainbow-reader")
         self._idle: queue.LifoQueue[Session] = queue.LifoQueue()
         self._closed = False
@@ -85,12 +88,17 @@ class SqlStore:
                     raise Unavailable(f"the database cannot be reached: {lost}; try again later") from lost
             time.sleep(RETRY_SECONDS)  # in a pool thread; there is no notification when the database is back
 
+    def _open(self, writing: bool) -> Session:
+        session = self._connect(writing)
+        session.guard, session.on_event = self._guard, self._on_event
+        return session
+
     def _reader(self) -> Session:
         try:
             return self._idle.get_nowait()
         except queue.Empty:
             try:
-                return self._connect(False)
+                return self._open(False)
             except Unavailable as error:
                 raise ConnectionLost(str(error)) from error
 

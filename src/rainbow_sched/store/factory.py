@@ -9,8 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.store.base import Store
-from rainbow_sched.store.claim import Claimant
-from rainbow_sched.store.claim_keeper import Claim
+from rainbow_sched.store.claim import Claim, Claimant
 from rainbow_sched.store.engine import SqlStore
 from rainbow_sched.store.processes import ProcessIdentity
 

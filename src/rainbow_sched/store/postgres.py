@@ -12,8 +12,7 @@ import psycopg
 
 from rainbow_sched.model.errors import Conflict, Invalid, Unavailable
 from rainbow_sched.store import claim as claims
-from rainbow_sched.store.claim import Claimant, ClaimRow, ClaimTaken
-from rainbow_sched.store.claim_keeper import Claim, elapsed
+from rainbow_sched.store.claim import Claim, Claimant, ClaimRow, ClaimTaken
 from rainbow_sched.store.engine import SqlStore
 from rainbow_sched.store.schema import migrate
 from rainbow_sched.store.session import Session, SqlDialect
@@ -44,13 +43,7 @@ def open_postgres(url: str, claimant: Claimant | None = None) -> SqlStore:
     except BaseException as error:
         writer.close()
         raise _translate(error) if isinstance(error, psycopg.Error) else error from None
-
-    def connect(writing: bool) -> Session:
-        session = _connect(url, writing=writing, name=name)
-        session.guard, session.on_event = writer.guard, writer.on_event
-        return session
-
-    return SqlStore(writer, connect, claim=claim)
+    return SqlStore(writer, lambda writing: _connect(url, writing=writing, name=name), claim=claim)
 
 
 def _claim(url: str, writer: Session, claimant: Claimant) -> Claim:
@@ -60,18 +53,16 @@ def _claim(url: str, writer: Session, claimant: Claimant) -> Claim:
         _wait_for_older_server(writer)
     if version < claims.FIRST_CLAIM_SCHEMA:
         migrate(writer, upto=claims.FIRST_CLAIM_SCHEMA)
-    taken_at = elapsed()
+    name = _session_name(claimant.instance)
     try:
-        term = claims.take_claim(writer, claimant, wait=claims.WAIT_SECONDS, evict=_end_sessions)
+        return Claim.take(
+            writer, claimant, lambda: _connect_for_claim(url, name), name="PostgreSQL", evict=_end_sessions
+        )
     except psycopg.errors.LockNotAvailable:
         raise Unavailable(
             "the claim on the database has expired, but a session of its server still holds locks in the middle of a "
             "write: end that process, or its session (pg_terminate_backend, as a user with that right)"
         ) from None
-    name = _session_name(claimant.instance)
-    claim = Claim(claimant, term, lambda: _connect_for_claim(url, name), taken_at, name="PostgreSQL")
-    writer.guard, writer.on_event = claim.check, claim.note_event
-    return claim
 
 
 @contextmanager

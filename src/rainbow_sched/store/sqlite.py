@@ -14,8 +14,7 @@ from pathlib import Path
 
 from rainbow_sched.model.errors import Conflict, Corrupt, Invalid, Unavailable
 from rainbow_sched.store import claim as claims
-from rainbow_sched.store.claim import Claimant, ClaimTaken
-from rainbow_sched.store.claim_keeper import Claim, elapsed
+from rainbow_sched.store.claim import Claim, Claimant, ClaimTaken
 from rainbow_sched.store.engine import SqlStore
 from rainbow_sched.store.schema import migrate
 from rainbow_sched.store.session import Session, SqlDialect
@@ -87,12 +86,7 @@ def open_sqlite(path: Path, claimant: Claimant | None = None) -> SqlStore:
         checkpoints.close()
         os.close(lock)
 
-    def connect(writing: bool) -> Session:
-        session = _connect(path, writing=writing)
-        session.guard, session.on_event = writer.guard, writer.on_event
-        return session
-
-    return SqlStore(writer, connect, release, claim)
+    return SqlStore(writer, lambda writing: _connect(path, writing=writing), release, claim)
 
 
 def make_sqlite(path: Path) -> None:
@@ -107,11 +101,7 @@ def make_sqlite(path: Path) -> None:
 def _claim(path: Path, writer: Session, claimant: Claimant) -> Claim:
     """Take the claim and make every write transaction of `writer` check it."""
     migrate(writer, upto=claims.FIRST_CLAIM_SCHEMA)
-    taken_at = elapsed()
-    term = claims.take_claim(writer, claimant, wait=claims.WAIT_SECONDS, locked=True)
-    claim = Claim(claimant, term, lambda: _connect_for_claim(path), taken_at, name=str(path))
-    writer.guard, writer.on_event = claim.check, claim.note_event
-    return claim
+    return Claim.take(writer, claimant, lambda: _connect_for_claim(path), name=str(path), locked=True)
 
 
 def _connect_for_claim(path: Path) -> Session:

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.store import claim as claims
-from rainbow_sched.store import claim_keeper
 from rainbow_sched.store.base import Tx
 from rainbow_sched.store.claim import Claimant, ClaimTaken, Replaced, renew_claim, take_claim, take_over
 from rainbow_sched.store.factory import open_claimed
@@ -149,7 +148,7 @@ async def test_writes_that_wait_together_are_all_refused_by_a_server_that_was_re
 
 
 async def test_a_replaced_server_notices_it_at_the_next_renewal(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim_keeper, "RENEW_SECONDS", 0.1)
+    monkeypatch.setattr(claims, "RENEW_SECONDS", 0.1)
     store, claim = await open_claimed(url)
     steal(url)
     async with asyncio.timeout(20):
@@ -204,7 +203,7 @@ async def test_what_was_not_confirmed_for_a_lease_is_asked_before_anything_is_an
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a freeze: the process knows nothing yet, and time has passed."""
-    monkeypatch.setattr(claim_keeper, "RENEW_SECONDS", 600.0)
+    monkeypatch.setattr(claims, "RENEW_SECONDS", 600.0)
     store, claim = await open_claimed(url)
     await store.read(lambda tx: tx.last_seq())
     await store.write(lambda tx: None)

@@ -10,10 +10,9 @@ import pytest
 
 from rainbow_sched.model.errors import Unavailable
 from rainbow_sched.store import claim as claims
-from rainbow_sched.store import claim_keeper, open_store
+from rainbow_sched.store import open_store
 from rainbow_sched.store.base import Tx
-from rainbow_sched.store.claim import Claimant, ClaimTaken, check_claim, renew_claim, take_claim, take_over
-from rainbow_sched.store.claim_keeper import Claim
+from rainbow_sched.store.claim import Claim, Claimant, ClaimTaken, check_claim, renew_claim, take_claim, take_over
 from rainbow_sched.store.factory import open_claimed
 from rainbow_sched.store.postgres import DIALECT as POSTGRES
 from rainbow_sched.store.postgres import _end_sessions, _session_name
@@ -33,7 +32,7 @@ async def test_a_claim_is_renewed_while_a_long_write_is_under_way(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On SQLite nobody else can write meanwhile, so nobody can take the claim."""
-    monkeypatch.setattr(claim_keeper, "RENEW_SECONDS", 0.05)
+    monkeypatch.setattr(claims, "RENEW_SECONDS", 0.05)
     url = postgres.new_database()
     store, _ = await open_claimed(url)
     renewals: list[int] = []
@@ -103,14 +102,14 @@ async def test_the_claim_survives_a_restart_of_postgresql_that_nobody_used(fragi
 async def test_while_postgresql_is_away_longer_than_a_lease_calls_wait_and_are_told_why(
     fragile: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claim_keeper, "CONFIRM_SECONDS", 0.3)
+    monkeypatch.setattr(claims, "CONFIRM_SECONDS", 0.3)
     store, claim = await open_claimed(fragile.new_database())
     await asyncio.to_thread(fragile.crash)
     claim._confirmed_at -= 2 * claims.LEASE_SECONDS
     with pytest.raises(Unavailable, match=r"cannot ask its database.*PostgreSQL.*try again later"):
         await store.read(lambda tx: tx.last_seq())
     await asyncio.to_thread(fragile.start)
-    monkeypatch.setattr(claim_keeper, "CONFIRM_SECONDS", 20.0)
+    monkeypatch.setattr(claims, "CONFIRM_SECONDS", 20.0)
     assert await store.read(lambda tx: tx.last_seq()) == 0
     await store.write(a_submit("after"))
     await store.close()

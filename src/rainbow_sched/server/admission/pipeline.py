@@ -40,7 +40,7 @@ from rainbow_sched.server.admission.policy import Anyone, Request
 from rainbow_sched.server.status import status_of
 from rainbow_sched.service.access.audit import RefusedCall, RefusedCallCounter, acting
 from rainbow_sched.service.core import Core
-from rainbow_sched.store.claim_keeper import Claim
+from rainbow_sched.store.claim import Claim
 
 log = logging.getLogger(__name__)
 READ_TIMEOUT_SECONDS = 10.0  # for the first message
