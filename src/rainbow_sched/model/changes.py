@@ -7,7 +7,7 @@ An empty path is the request itself.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -141,19 +141,6 @@ class Change:
             "text": self.text,
             "then": self.then.to_json() if self.then else None,
         }
-
-    @staticmethod
-    def from_json(raw: Mapping[str, Any]) -> Change:
-        """Read the result of `to_json`."""
-        return Change(
-            kind=ChangeKind(raw["change"]),
-            path=tuple(raw["path"]),
-            requirement=raw["requirement"],
-            term=raw["term"],
-            to=raw["to"],
-            text=raw["text"],
-            then=Change.from_json(raw["then"]) if raw["then"] else None,
-        )
 
 
 def _count(to: Scalar | None) -> Count:

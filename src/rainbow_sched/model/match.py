@@ -7,13 +7,13 @@ cluster, `Explanation` adds reasons (`model/reasons.py`) and changes (`model/cha
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rainbow_sched.model.changes import Change
 from rainbow_sched.model.errors import NotFound
-from rainbow_sched.model.reasons import Met, Reason, When, reason_from_json
+from rainbow_sched.model.reasons import Met, Reason
 
 
 class Fit(enum.StrEnum):
@@ -48,11 +48,6 @@ class Verdict:
             "slots_ever": self.slots_ever,
         }
 
-    @staticmethod
-    def from_json(raw: Mapping[str, Any]) -> Verdict:
-        """Read the result of `to_json`."""
-        return Verdict(raw["cluster"], Fit(raw["fit"]), raw["slots_now"], raw["slots_ever"])
-
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -71,16 +66,6 @@ class Explanation:
             "changes": [change.to_json() | {"sentence": change.sentence()} for change in self.changes],
             "met": [met.to_json() | {"sentence": met.sentence()} for met in self.met],
         }
-
-    @staticmethod
-    def from_json(raw: Mapping[str, Any]) -> Explanation:
-        """Read the result of `to_json`."""
-        return Explanation(
-            Verdict.from_json(raw),
-            tuple(reason_from_json(item) for item in raw["reasons"]),
-            tuple(Change.from_json(item) for item in raw["changes"]),
-            tuple(Met.from_json(item) for item in raw["met"]),
-        )
 
 
 class Positions(Protocol):
@@ -169,6 +154,3 @@ class Matches:
         fit = self.fit(cluster)
         now, ever = self._count(cluster) if self._count else (0, 0)
         return Verdict(cluster, fit, now, ever)
-
-
-__all__ = ["Change", "Explanation", "Fit", "Matches", "Met", "Reason", "Verdict", "When"]

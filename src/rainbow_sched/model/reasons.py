@@ -6,9 +6,9 @@ Each reason holds the requested and the available values, whether it holds alway
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, TypeAlias
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 from rainbow_sched.model.quantities import factor, human_bytes
 
@@ -46,18 +46,22 @@ def amount(number: int, unit: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tagged:
-    """Base class: convert to JSON values with the class's tag."""
+class Reason(ABC):
+    """Why a request does not fit; `when` says whether the reason holds always or only now."""
 
     tag: ClassVar[str]
 
+    @abstractmethod
+    def sentence(self) -> str:
+        """Return one sentence for users."""
+
     def to_json(self) -> dict[str, Any]:
-        """Return the reason as JSON values."""
+        """Return the reason as JSON values, with its tag."""
         return {"reason": self.tag, **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoSuchType(_Tagged):
+class NoSuchType(Reason):
     """The cluster has no vertex of this type."""
 
     tag: ClassVar[str] = "no-such-type"
@@ -68,12 +72,11 @@ class NoSuchType(_Tagged):
     when: When = When.NEVER
 
     def sentence(self) -> str:
-        """Return one sentence for users."""
         return f"{self.type}: there is none in this cluster (it has {', '.join(self.known)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TooFew(_Tagged):
+class TooFew(Reason):
     """Too little of a resource, inside one vertex of the level above or in the whole cluster."""
 
     tag: ClassVar[str] = "too-few"
@@ -90,7 +93,6 @@ class TooFew(_Tagged):
     when: When = When.NEVER
 
     def sentence(self) -> str:
-        """Return one sentence for users."""
         place = f" in one {self.inside}" if self.inside else ""
         alone = " (exclusive)" if self.exclusive else ""
         at_most = "at most" if self.when is When.NEVER else "free now"
@@ -101,7 +103,7 @@ class TooFew(_Tagged):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequirementUnmet(_Tagged):
+class RequirementUnmet(Reason):
     """No vertex of the level meets a requirement; `found` holds the existing values."""
 
     tag: ClassVar[str] = "requirement-unmet"
@@ -116,7 +118,6 @@ class RequirementUnmet(_Tagged):
     when: When = When.NEVER
 
     def sentence(self) -> str:
-        """Return one sentence for users."""
         requirement = f"{self.requirement} on {self.type}"
         if not self.has_subsystem:
             return f"{requirement}: the cluster has no such subsystem"
@@ -126,7 +127,7 @@ class RequirementUnmet(_Tagged):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TooFewMeet(_Tagged):
+class TooFewMeet(Reason):
     """Too few vertices of a level meet its requirements and have room for the levels inside."""
 
     tag: ClassVar[str] = "too-few-meet"
@@ -142,7 +143,6 @@ class TooFewMeet(_Tagged):
     slots: bool = False  # `asked` and `best` count slots, of which one vertex may hold several
 
     def sentence(self) -> str:
-        """Return one sentence for users."""
         place = f" in one {self.inside}" if self.inside else ""
         alone = " (exclusive)" if self.exclusive else ""
         do = "do" if self.when is When.NEVER else "do now"
@@ -154,7 +154,7 @@ class TooFewMeet(_Tagged):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotAllowed(_Tagged):
+class NotAllowed(Reason):
     """The request's own hosts or properties leave too few vertices."""
 
     tag: ClassVar[str] = "not-allowed"
@@ -164,7 +164,6 @@ class NotAllowed(_Tagged):
     when: When = When.NEVER
 
     def sentence(self) -> str:
-        """Return one sentence for users."""
         wanted = ", ".join(self.asked)
         if self.missing:
             return f"{self.what} {wanted}: this cluster has no {', '.join(self.missing)}"
@@ -172,7 +171,7 @@ class NotAllowed(_Tagged):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Competing(_Tagged):
+class Competing(Reason):
     """Each part fits alone, but several parts need the same resources."""
 
     tag: ClassVar[str] = "competing"
@@ -181,7 +180,6 @@ class Competing(_Tagged):
     when: When = When.NEVER
 
     def sentence(self) -> str:
-        """Return one sentence for users."""
         parts = " and ".join(str(group + 1) for group in self.groups[:MAX_LISTED_GROUPS])
         if len(self.groups) > MAX_LISTED_GROUPS:
             parts = f"1 to {len(self.groups)}"
@@ -192,7 +190,7 @@ class Competing(_Tagged):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Undecided(_Tagged):
+class Undecided(Reason):
     """An exact answer would exceed the step limit."""
 
     tag: ClassVar[str] = "undecided"
@@ -200,12 +198,11 @@ class Undecided(_Tagged):
     when: When = When.NEVER
 
     def sentence(self) -> str:
-        """Return one sentence for users."""
         return f"not decided: the parts compete in too many ways (gave up after {self.steps} steps)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangesNotSought(_Tagged):
+class ChangesNotSought(Reason):
     """Why no change is suggested; always the last reason."""
 
     tag: ClassVar[str] = "changes-not-sought"
@@ -213,12 +210,11 @@ class ChangesNotSought(_Tagged):
     when: When = When.NEVER
 
     def sentence(self) -> str:
-        """Return one sentence for users."""
         return f"no suggestions: the request ({self.levels} levels) is too large to try every change"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MixedHosts(_Tagged):
+class MixedHosts(Reason):
     """Only some vertices inside a host meet a requirement, and the manager cannot be told which ones to use."""
 
     tag: ClassVar[str] = "mixed-hosts"
@@ -232,53 +228,12 @@ class MixedHosts(_Tagged):
     when: When = When.NEVER
 
     def sentence(self) -> str:
-        """Return one sentence for users."""
         place = f"in {self.inside} {self.where.sentence()}" if self.inside else "in this cluster"
         remedy = f"require it of the {self.inside}" if self.inside else f"require it of every {self.type}"
         return (
             f"{self.requirement} on {self.type}: {place} some meet it and others do not, "
             f"and the cluster's manager cannot be told which {self.type} to use; {remedy}, or drop it"
         )
-
-
-_KINDS = (
-    NoSuchType,
-    TooFew,
-    RequirementUnmet,
-    TooFewMeet,
-    NotAllowed,
-    Competing,
-    Undecided,
-    ChangesNotSought,
-    MixedHosts,
-)
-Reason: TypeAlias = (
-    NoSuchType
-    | TooFew
-    | RequirementUnmet
-    | TooFewMeet
-    | NotAllowed
-    | Competing
-    | Undecided
-    | ChangesNotSought
-    | MixedHosts
-)
-_REASONS: dict[str, type[Reason]] = {kind.tag: kind for kind in _KINDS}
-
-
-def reason_from_json(raw: Mapping[str, Any]) -> Reason:
-    """Read the result of `to_json`."""
-    kind = _REASONS[raw["reason"]]
-    values = {field.name: _value(field.name, raw[field.name]) for field in fields(kind)}
-    return kind(**values)
-
-
-def _value(name: str, value: Any) -> Any:
-    if name == "when":
-        return When(value)
-    if name == "where":
-        return Where(tuple(value["names"]), value["more"])
-    return tuple(value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,8 +251,3 @@ class Met:
     def to_json(self) -> dict[str, Any]:
         """Return the value as JSON values."""
         return asdict(self)
-
-    @staticmethod
-    def from_json(raw: Mapping[str, Any]) -> Met:
-        """Read the result of `to_json`."""
-        return Met(raw["type"], raw["requirement"], _value("where", raw["where"]))

@@ -7,7 +7,6 @@ import json
 from rainbow_sched.graphs.memory import MemoryBackend
 from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.matching.explain import variants
-from rainbow_sched.model.match import Explanation
 from rainbow_sched.model.reasons import ChangesNotSought
 from rainbow_sched.model.request import Requirement, Within
 from tests.support.graph_builders import a_graph, a_level, a_request, a_subsystem, slots
@@ -28,7 +27,7 @@ def test_a_request_of_a_thousand_leaves_is_explained_without_changes_and_says_so
     assert found.reasons[0] != found.reasons[-1]
     assert not found.changes
     assert not asked
-    assert Explanation.from_json(json.loads(json.dumps(found.to_json()))) == found
+    assert json.loads(json.dumps(found.to_json()))["reasons"][-1]["levels"] == 1000
 
 
 def test_a_small_request_has_its_changes_looked_for():
