@@ -176,3 +176,9 @@ def random_use(rng: Random, graph: Graph) -> dict[str, int]:
         for id, size, inside in zip(graph.ids, graph.sizes, kids, strict=True)
         if rng.random() < (0.03 if inside else 0.25)
     }
+
+
+def path_of(graph: Graph, i: int) -> str:
+    """The names from the root to vertex `i`, such as `/cluster0/rack0/node3`."""
+    above = path_of(graph, graph.parents[i]) if i else ""
+    return f"{above}/{graph.names[i] or graph.ids[i]}"

@@ -182,7 +182,7 @@ class MemoryBackend:
         """Which of the clusters the request fits now, later, never."""
         names, order = self._order(clusters)
         kept = self._answer(request, None if isinstance(order, slice) else order)
-        if clusters is None and kept.matches is not None and kept.matches.of(names):
+        if clusters is None and kept.matches is not None and kept.matches.names is names:
             return kept.matches
         unknown = np.flatnonzero(kept.unknown[order]) if kept.undecided else ()
         now, ever = np.flatnonzero(kept.now[order]), np.flatnonzero(kept.ever[order])

@@ -98,14 +98,6 @@ class Graph:
                 below[parent].append(i)
         return below
 
-    def path(self, i: int) -> str:
-        """Return the containment path, such as `/cluster0/rack0/node3`."""
-        parts = []
-        while i >= 0:
-            parts.append(self.names[i] or self.ids[i])
-            i = self.parents[i]
-        return "/" + "/".join(reversed(parts))
-
     def positions(self) -> dict[str, int]:
         """Return the number of each vertex by id."""
         return {id: i for i, id in enumerate(self.ids)}

@@ -7,9 +7,10 @@ cluster, `Explanation` adds reasons (`model/reasons.py`) and changes (`model/cha
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any
 
 from rainbow_sched.model.changes import Change
 from rainbow_sched.model.errors import NotFound
@@ -68,89 +69,63 @@ class Explanation:
         }
 
 
-class Positions(Protocol):
-    """Ordered integers: a sequence or an array."""
-
-    def __len__(self) -> int: ...
-
-    def __iter__(self) -> Iterator[int]: ...
-
-
 class Matches:
     """The result of matching one request with a fleet; verdicts of single clusters are built on demand."""
-
-    __slots__ = ("_count", "_ever", "_ever_names", "_fits", "_names", "_now", "_unknown")
 
     def __init__(
         self,
         names: tuple[str, ...],
-        now: Positions,
-        ever: Positions,
-        unknown: Positions = (),
-        count: Callable[[str], tuple[int, int]] | None = None,
+        now: Collection[int],
+        ever: Collection[int],
+        unknown: Collection[int],
+        count: Callable[[str], tuple[int, int]],
     ) -> None:
         """`now`, `ever` (includes `now`) and `unknown` are ordered positions in `names`; `count` counts slots."""
-        self._names = names
+        self.names = names  # all clusters, in a fixed order
         self._now = now
         self._ever = ever
         self._unknown = unknown
         self._count = count
-        self._fits: dict[str, Fit] | None = None
-        self._ever_names: tuple[str, ...] | None = None
-
-    def of(self, names: tuple[str, ...]) -> bool:
-        """Return True if this is the result for exactly this tuple of names."""
-        return self._names is names
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self.names)
 
     def __iter__(self) -> Iterator[Verdict]:
         """Iterate over the verdicts in the order of `names`."""
-        return (self.verdict(name) for name in self._names)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return all clusters, in a fixed order."""
-        return self._names
+        return (self.verdict(name) for name in self.names)
 
     @property
     def now(self) -> tuple[str, ...]:
         """Return the clusters that the request fits now."""
-        return tuple(self._names[i] for i in self._now)
+        return tuple(self.names[i] for i in self._now)
 
-    @property
+    @cached_property
     def ever(self) -> tuple[str, ...]:
         """Return the clusters that the request fits when they are empty; includes those of `now`."""
-        if self._ever_names is None:
-            fits_all = len(self._ever) == len(self._names)
-            self._ever_names = self._names if fits_all else tuple(self._names[i] for i in self._ever)
-        return self._ever_names
+        return self.names if len(self._ever) == len(self.names) else tuple(self.names[i] for i in self._ever)
 
     @property
     def all_now(self) -> bool:
         """Return True if the request fits now wherever it fits at all."""
         return len(self._now) == len(self._ever)
 
-    @property
-    def unknown(self) -> tuple[str, ...]:
-        """Return the clusters for which an exact answer would take too much work."""
-        return tuple(self._names[i] for i in self._unknown)
-
     def fit(self, cluster: str) -> Fit:
         """Return whether the request fits one cluster."""
-        if self._fits is None:
-            self._fits = dict.fromkeys(self._names, Fit.NEVER)
-            self._fits.update(dict.fromkeys(self.ever, Fit.LATER))
-            self._fits.update(dict.fromkeys(self.unknown, Fit.UNKNOWN))
-            self._fits.update(dict.fromkeys(self.now, Fit.NOW))
         try:
             return self._fits[cluster]
         except KeyError:
             raise NotFound(f"cluster {cluster!r} was not matched") from None
 
+    @cached_property
+    def _fits(self) -> dict[str, Fit]:
+        fits = dict.fromkeys(self.names, Fit.NEVER)
+        fits.update(dict.fromkeys(self.ever, Fit.LATER))
+        fits.update((self.names[i], Fit.UNKNOWN) for i in self._unknown)
+        fits.update(dict.fromkeys(self.now, Fit.NOW))
+        return fits
+
     def verdict(self, cluster: str) -> Verdict:
         """Return the verdict of one cluster."""
         fit = self.fit(cluster)
-        now, ever = self._count(cluster) if self._count else (0, 0)
+        now, ever = self._count(cluster)
         return Verdict(cluster, fit, now, ever)

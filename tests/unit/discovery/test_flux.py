@@ -8,6 +8,7 @@ from rainbow_sched.discovery.flux import default_queue, flux_graph, flux_subsyst
 from rainbow_sched.discovery.flux_state import FluxAllocation, free_totals, parse_status, scheduler, used_by_others
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.graph import Mark
+from tests.support.graph_builders import path_of
 
 R = {
     "version": 1,
@@ -24,7 +25,7 @@ R = {
 
 def test_an_r_becomes_nodes_with_cores_gpus_and_properties():
     graph = flux_graph("c", R)
-    assert {graph.path(i): graph.sizes[i] for i in range(len(graph))} == {
+    assert {path_of(graph, i): graph.sizes[i] for i in range(len(graph))} == {
         "/c": 1,
         "/c/a1": 1,
         "/c/a1/core": 4,
@@ -73,7 +74,7 @@ def jgf(about, *, short=False):
 def test_a_scheduling_graph_is_taken_as_it_is(about, short):
     graph = flux_graph("c", {**R, "scheduling": {"graph": jgf(about, short=short)}})
     at = graph.positions()
-    assert [graph.path(at[id]) for id in ("rank1", "3", "4")] == [
+    assert [path_of(graph, at[id]) for id in ("rank1", "3", "4")] == [
         "/c/rack0/node0",
         "/c/rack0/node0/core0",
         "/c/rack0/node0/memory0",

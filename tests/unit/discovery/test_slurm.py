@@ -8,6 +8,7 @@ from rainbow_sched.discovery.slurm import Gres, parse_gres, parse_nodes, parse_p
 from rainbow_sched.discovery.slurm_graph import slurm_graph, slurm_subsystems
 from rainbow_sched.discovery.slurm_state import SlurmAllocation, free_totals, mark, nodes_not_up, used_by_others
 from rainbow_sched.model.graph import Mark
+from tests.support.graph_builders import path_of
 
 
 def a_node(name: str = "n1", **keys: object) -> str:
@@ -107,7 +108,7 @@ def test_the_graph_has_racks_sockets_cores_memory_and_gpus():
     nodes = parse_nodes(a_node() + "\n" + GPU_NODE)
     topology = "SwitchName=s1 Level=0 LinkSpeed=1 Nodes=n1\nSwitchName=top Level=1 LinkSpeed=1 Nodes=n1,g1"
     graph = slurm_graph("c", nodes, parse_topology(topology))
-    paths = {graph.path(i): graph.sizes[i] for i in range(len(graph))}
+    paths = {path_of(graph, i): graph.sizes[i] for i in range(len(graph))}
     assert paths == {
         "/c": 1,
         "/c/s1": 1,

@@ -62,11 +62,6 @@ def test_an_absurd_size_is_refused(size: object) -> None:
         Graph.build([Vertex(id="a", type="node", size=size)], [])  # type: ignore[arg-type]
 
 
-def test_a_path_leads_from_the_root() -> None:
-    graph = Graph.build([Vertex(id="0", type="cluster", name="c"), Vertex(id="1", type="node", name="n")], [("0", "1")])
-    assert graph.path(1) == "/c/n"
-
-
 @pytest.mark.parametrize(
     ("vertices", "edges", "named"),
     [
