@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from rainbow_sched.model.errors import Invalid
 
@@ -71,32 +71,17 @@ class TrackRecord:
 
     def to_mapping(self) -> dict[str, float]:
         """Return the record as the store keeps it with the cluster."""
-        out = {
-            "jobs": float(self.jobs),
-            "weight": self.weight,
-            "held": self.held,
-            "log_bias": self.log_bias,
-            "log_cost": self.log_cost,
-            "costs": self.costs,
-        }
-        if self.wait is not None:
-            out["wait"] = self.wait
-        return out
+        known = {name: value for name in _RECORD_FIELDS if (value := getattr(self, name)) is not None}
+        return {**known, "jobs": float(self.jobs)}
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, float]) -> TrackRecord:
         """Read the result of `to_mapping`; an empty mapping gives NO_RECORD."""
         if not values:
             return NO_RECORD
-        return cls(
-            jobs=int(values.get("jobs", 0)),
-            weight=values.get("weight", 0.0),
-            held=values.get("held", 0.0),
-            log_bias=values.get("log_bias", 0.0),
-            log_cost=values.get("log_cost", 0.0),
-            costs=values.get("costs", 0.0),
-            wait=values.get("wait"),
-        )
+        known = {name: values[name] for name in _RECORD_FIELDS if name in values}
+        return cls(**{**known, "jobs": int(known.get("jobs", 0))})  # type: ignore[arg-type]  # all others are floats
 
 
+_RECORD_FIELDS = tuple(field.name for field in fields(TrackRecord))
 NO_RECORD = TrackRecord()

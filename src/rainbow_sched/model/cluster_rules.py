@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from rainbow_sched.model.credential import user_name
 from rainbow_sched.model.errors import Invalid
@@ -51,14 +51,7 @@ class ClusterRules:
 
     def to_json(self) -> dict[str, object]:
         """Return the rules that are set as JSON values."""
-        values: dict[str, object] = {
-            "users": sorted(self.users),
-            "groups": sorted(self.groups),
-            "max_nodes": self.max_nodes,
-            "max_time": self.max_time,
-            "max_queued": self.max_queued,
-            "signed": self.signed,
-        }
+        values = {**asdict(self), "users": sorted(self.users), "groups": sorted(self.groups)}
         return {key: value for key, value in values.items() if value}
 
     def admits(self, owner: str, groups: Collection[str]) -> bool:

@@ -60,14 +60,7 @@ class Graph:
     @staticmethod
     def build(vertices: Iterable[Vertex], edges: Iterable[tuple[str, str]]) -> Graph:
         """Build from vertices in any order and `contains` edges (parent id, child id); raise `Invalid` if no tree."""
-        kept: dict[str, Vertex] = {}
-        for vertex in vertices:
-            _check(vertex)
-            if vertex.id in kept:
-                raise Invalid("there are two vertices with this id", where=f"vertex {vertex.id!r}")
-            kept[vertex.id] = vertex
-            if len(kept) > MAX_VERTICES:
-                raise TooLarge(f"a graph has at most {MAX_VERTICES} vertices")
+        kept = _by_id(vertices, "graph")
         if not kept:
             raise Invalid("a graph needs at least one vertex")
         parent = _parents(kept, edges)
@@ -121,22 +114,15 @@ class Subsystem:
     ) -> Subsystem:
         """Build from vertices and `contains` edges whose parent is a dominant id or a vertex of the subsystem."""
         dominant = dominant_ids if isinstance(dominant_ids, Mapping) else dict.fromkeys(dominant_ids, 0)
-        kept: dict[str, Vertex] = {}
-        for vertex in vertices:
-            _check(vertex)
-            where = f"vertex {vertex.id!r}"
-            if vertex.id in kept:
-                raise Invalid("there are two vertices with this id", where=where)
-            if vertex.id in dominant:
+        kept = _by_id(vertices, "subsystem")
+        for id in kept:
+            if id in dominant:
                 raise Invalid(
                     f"the cluster's own graph has a vertex of this id; subsystem {name!r} needs ids of its own",
-                    where=where,
+                    where=f"vertex {id!r}",
                 )
-            kept[vertex.id] = vertex
         if not kept:
             raise Invalid(f"subsystem {name!r} has no vertices")
-        if len(kept) > MAX_VERTICES:
-            raise TooLarge(f"a subsystem has at most {MAX_VERTICES} vertices")
         inner: dict[str, str] = {}
         outer: dict[str, list[str]] = {}
         for source, target in edges:
@@ -176,14 +162,23 @@ class Subsystem:
         return zip(self.vertices, self.parents, self.hangs_on, strict=True)
 
 
-def _check(vertex: Vertex) -> None:
-    where = f"vertex {vertex.id!r}"
-    if not vertex.id:
-        raise Invalid("a vertex needs an id")
-    if not vertex.type:
-        raise Invalid("a vertex needs a type", where=where)
-    if not isinstance(vertex.size, int) or isinstance(vertex.size, bool) or not 1 <= vertex.size <= MAX_SIZE:
-        raise Invalid(f"a size must be a whole number from 1 to {MAX_SIZE}, not {vertex.size!r}", where=where)
+def _by_id(vertices: Iterable[Vertex], what: str) -> dict[str, Vertex]:
+    """Return the vertices by id; raise for an invalid one, two of one id, or too many."""
+    kept: dict[str, Vertex] = {}
+    for vertex in vertices:
+        if not vertex.id:
+            raise Invalid("a vertex needs an id")
+        where = f"vertex {vertex.id!r}"
+        if not vertex.type:
+            raise Invalid("a vertex needs a type", where=where)
+        if not isinstance(vertex.size, int) or isinstance(vertex.size, bool) or not 1 <= vertex.size <= MAX_SIZE:
+            raise Invalid(f"a size must be a whole number from 1 to {MAX_SIZE}, not {vertex.size!r}", where=where)
+        if vertex.id in kept:
+            raise Invalid("there are two vertices with this id", where=where)
+        kept[vertex.id] = vertex
+        if len(kept) > MAX_VERTICES:
+            raise TooLarge(f"a {what} has at most {MAX_VERTICES} vertices")
+    return kept
 
 
 def _parents(kept: Mapping[str, Vertex], edges: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -32,18 +32,6 @@ class JobState(enum.StrEnum):
         return self in TERMINAL
 
 
-TERMINAL = frozenset(
-    {
-        JobState.SUCCEEDED,
-        JobState.FAILED,
-        JobState.CANCELLED,
-        JobState.INFEASIBLE,
-        JobState.EXPIRED,
-        JobState.HANDED_OFF,
-    }
-)
-
-
 class JobEvent(enum.StrEnum):
     """Event of a job. `UPDATED` reports a change of an attempt and keeps the job's state."""
 
@@ -89,6 +77,7 @@ TRANSITIONS: Mapping[tuple[JobState, JobEvent], JobState] = {  # an absent pair 
     (S.CANCELLING, E.HANDED_OFF): S.HANDED_OFF,
 }
 del S, E
+TERMINAL = frozenset(JobState).difference(state for state, _ in TRANSITIONS)
 
 
 def next_state(state: JobState, event: JobEvent) -> JobState:

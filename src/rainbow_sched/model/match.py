@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -42,12 +42,7 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON values."""
-        return {
-            "cluster": self.cluster,
-            "fit": self.fit.value,
-            "slots_now": self.slots_now,
-            "slots_ever": self.slots_ever,
-        }
+        return {**asdict(self), "fit": self.fit.value}
 
 
 @dataclass(frozen=True, slots=True)
