@@ -86,7 +86,11 @@ def _read_yaml(text: str, limits: DocumentLimits, scalars_as_text: bool = False)
 def _read_json(text: str, limits: DocumentLimits) -> object:
     try:
         data = json.loads(
-            text, object_pairs_hook=_pairs, parse_int=_json_int, parse_float=finite_number, parse_constant=_no_constant
+            text,
+            object_pairs_hook=_pairs,
+            parse_int=whole_number,
+            parse_float=finite_number,
+            parse_constant=_no_constant,
         )
     except RecursionError:
         raise TooLarge(f"nested deeper than {limits.depth} levels") from None
@@ -105,15 +109,11 @@ def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def _json_int(text: str) -> int:
-    return whole_number(text, "")
-
-
 def _no_constant(text: str) -> object:
     raise Invalid(f"{text} is not allowed; numbers must be finite")
 
 
-def whole_number(text: str, where: str) -> int:
+def whole_number(text: str, where: str = "") -> int:
     """Return the number; raise Invalid if it needs more than 64 bits."""
     number = int(text) if len(text) <= 20 else MAX_INT + 1
     if abs(number) > MAX_INT:
@@ -142,15 +142,15 @@ def _check_tree(data: object, limits: DocumentLimits) -> None:
             raise TooLarge(f"more than {limits.nodes} values in one document")
         if isinstance(value, dict):
             for key in value:
-                check_text(key, "")
+                check_text(key)
             stack.extend((inner, depth + 1) for inner in value.values())
         elif isinstance(value, list):
             stack.extend((inner, depth + 1) for inner in value)
         elif isinstance(value, str):
-            check_text(value, "")
+            check_text(value)
 
 
-def check_text(text: str, where: str) -> None:
+def check_text(text: str, where: str = "") -> None:
     """Raise Invalid for characters that cannot be stored."""
     if "\0" in text:
         raise Invalid("text contains a NUL character", where=where)

@@ -72,9 +72,6 @@ class Tx(Protocol):
     def cluster(self, name: str) -> Cluster | None:
         """Return the live cluster of that name."""
 
-    def cluster_by_id(self, id: int) -> Cluster | None:
-        """Return a cluster, live or removed."""
-
     def clusters(self) -> list[Cluster]:
         """Return all live clusters by name."""
 

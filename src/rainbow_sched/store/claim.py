@@ -201,7 +201,7 @@ class Claim:
         self._session: Session | None = None
         self._stop, self._wake = threading.Event(), threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._changed: asyncio.Future[None] | None = None
+        self._changed = asyncio.Event()  # set and cleared at once after each attempt to renew
         self._thread = threading.Thread(target=self._run, name="rainbow-claim", daemon=True)
 
     @classmethod
@@ -252,7 +252,7 @@ class Claim:
             async with asyncio.timeout(CONFIRM_SECONDS):
                 while self._replaced is None and not self.is_confirmed():
                     self._wake.set()
-                    await self._next_change()
+                    await self._changed.wait()
         if self._replaced is not None:
             raise self._replaced
         if not self.is_confirmed():
@@ -264,7 +264,7 @@ class Claim:
     async def wait_replaced(self) -> Replaced:
         """Wait until another server has taken the claim."""
         while self._replaced is None:
-            await self._next_change()
+            await self._changed.wait()
         return self._replaced
 
     def close(self) -> None:
@@ -351,20 +351,14 @@ class Claim:
                 self._session.close()
             self._session = None
 
-    async def _next_change(self) -> None:
-        if self._changed is None:
-            self._changed = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._changed)
-
     def _notify(self) -> None:
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._resolve)
+                self._loop.call_soon_threadsafe(self._wake_waiting)
 
-    def _resolve(self) -> None:
-        if self._changed is not None:
-            self._changed.set_result(None)
-            self._changed = None
+    def _wake_waiting(self) -> None:
+        self._changed.set()
+        self._changed.clear()
 
 
 def elapsed() -> float:

@@ -9,7 +9,7 @@ import socket
 import sqlite3
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from rainbow_sched.model.errors import Conflict, Corrupt, Invalid, Unavailable
@@ -164,26 +164,23 @@ def _wait_for_lock(lock: int, path: Path, wait: float) -> None:
 
 
 def _connect(path: Path, *, writing: bool) -> Session:
-    try:
-        connection = sqlite3.connect(
-            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=512
-        )
-    except sqlite3.Error as error:
-        raise _translate(error) from error
-    try:
-        for pragma in _PRAGMAS:
-            connection.execute(pragma)
-        if writing:
-            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            if mode != "wal":
-                raise Unavailable(f"SQLite cannot keep a write-ahead log for {path} there; use a local disk")
-        else:
-            connection.execute("PRAGMA query_only = ON")
-    except BaseException as error:
-        connection.close()
-        if isinstance(error, sqlite3.Error):
+    with ExitStack() as opened:
+        try:
+            connection = sqlite3.connect(
+                path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=512
+            )
+            opened.callback(connection.close)
+            for pragma in _PRAGMAS:
+                connection.execute(pragma)
+            if writing:
+                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+                if mode != "wal":
+                    raise Unavailable(f"SQLite cannot keep a write-ahead log for {path} there; use a local disk")
+            else:
+                connection.execute("PRAGMA query_only = ON")
+        except sqlite3.Error as error:
             raise _translate(error) from error
-        raise
+        opened.pop_all()
     return Session(connection.cursor(), DIALECT, writing=writing, close=connection.close, exclusive=writing)
 
 

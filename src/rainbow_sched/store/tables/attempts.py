@@ -46,23 +46,14 @@ class AttemptTable(JobTable):
         return ATTEMPTS.all(self.db.rows("attempts", job=job_id))
 
     def live_attempts(self, cluster: str) -> list[Attempt]:
-        id = self.cluster_id(cluster)
-        return [] if id is None else ATTEMPTS.all(self.db.rows("live_attempts", cluster_id=id))
+        return ATTEMPTS.all(self.rows_of_cluster("live_attempts", cluster))
 
     def attempts_in(self, cluster: str, state: AttemptState, limit: int | None = None) -> list[Attempt]:
-        id = self.cluster_id(cluster)
-        if id is None:
-            return []
-        if limit is None:
-            rows = self.db.rows("attempts_in", cluster_id=id, state=state.value)
-        else:
-            rows = self.db.rows("some_attempts_in", cluster_id=id, state=state.value, limit=limit)
-        return ATTEMPTS.all(rows)
+        query = "attempts_in" if limit is None else "some_attempts_in"
+        return ATTEMPTS.all(self.rows_of_cluster(query, cluster, state=state.value, limit=limit))
 
     def count_live(self, cluster: str) -> dict[AttemptState, int]:
-        id = self.cluster_id(cluster)
-        rows = [] if id is None else self.db.rows("count_live", cluster_id=id)
-        return {AttemptState(state): int(count) for state, count in rows}
+        return {AttemptState(state): int(count) for state, count in self.rows_of_cluster("count_live", cluster)}
 
     def update_attempt(self, attempt: Attempt, state: AttemptState, at: float, **changes: object) -> Attempt:
         if unknown := changes.keys() - _CHANGEABLE:
@@ -94,9 +85,7 @@ class AttemptTable(JobTable):
     def lease(
         self, cluster: str, limit: int, holder: str, until: float, *, now: float | None = None
     ) -> list[tuple[Attempt, Job]]:
-        id = self.cluster_id(cluster)
-        if id is None:
-            raise NotFound(f"no cluster is named {cluster!r}; see the list of clusters")
+        id = self.cluster_ids([cluster])[cluster]
         leased: list[tuple[Attempt, Job]] = []
         while len(leased) < limit:
             taken = self._take_offers(id, limit - len(leased), holder, until, now)
@@ -129,8 +118,7 @@ class AttemptTable(JobTable):
         self.update_job(job_of(row, check=False), JobEvent.FAILED, at, reason=DAMAGED)
 
     def was_received(self, cluster: str) -> bool:
-        id = self.cluster_id(cluster)
-        return id is not None and self.db.row("received", cluster_id=id) is not None
+        return bool(self.rows_of_cluster("received", cluster))
 
     def lapsed(self, now: float, limit: int) -> list[Attempt]:
         return ATTEMPTS.all(self.db.rows("lapsed", now=now, limit=limit))
@@ -146,9 +134,7 @@ class AttemptTable(JobTable):
         return id
 
     def commands(self, cluster: str) -> list[Command]:
-        id = self.cluster_id(cluster)
-        rows = [] if id is None else self.db.rows("commands", cluster_id=id)
-        return COMMANDS.all(rows)
+        return COMMANDS.all(self.rows_of_cluster("commands", cluster))
 
     def ack_command(self, id: int) -> None:
         self.db.change("ack_command", id=id)

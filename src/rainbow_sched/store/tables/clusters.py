@@ -41,6 +41,7 @@ class ClusterTable(Table):
         return CLUSTERS.one(self.db.rows("cluster", name=name))
 
     def cluster_by_id(self, id: int) -> Cluster | None:
+        """Return a cluster, live or removed."""
         return CLUSTERS.one(self.db.rows("cluster_by_id", id=id))
 
     def clusters(self) -> list[Cluster]:

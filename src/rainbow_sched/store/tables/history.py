@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rainbow_sched.model.decision import StoredDecision
-from rainbow_sched.model.errors import NotFound
 from rainbow_sched.model.job import Event
 from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.store.named_sql import Value
 from rainbow_sched.store.tables.rows import MAPPING, RowFormat, choice
 from rainbow_sched.store.tables.table import MAX_VALUES_PER_LIST, Table, checked, decoded
 
+_EVENT_QUERIES = {  # by whether a job and owners are given
+    (False, False): "events",
+    (False, True): "events_of_owners",
+    (True, False): "events_of_job",
+    (True, True): "events_of_job_and_owners",
+}
 _DELETIONS = (  # jobs last, because the other rows refer to them
     "remove_labels",
     "remove_waits",
@@ -45,18 +50,8 @@ class HistoryTable(Table):
     ) -> list[Event]:
         if owners is not None and not owners:
             return []
-        of = list(owners or ())
-        if job is None:
-            rows = (
-                self.db.rows("events_of_owners", after=after_seq, limit=limit, owners=of)
-                if of
-                else self.db.rows("events", after=after_seq, limit=limit)
-            )
-        elif of:
-            rows = self.db.rows("events_of_job_and_owners", after=after_seq, limit=limit, job=job, owners=of)
-        else:
-            rows = self.db.rows("events_of_job", after=after_seq, limit=limit, job=job)
-        return EVENTS.all(rows)
+        query = _EVENT_QUERIES[job is not None, owners is not None]
+        return EVENTS.all(self.db.rows(query, after=after_seq, limit=limit, job=job, owners=list(owners or ())))
 
     def last_seq(self) -> int:
         return self.db.counter("event")
@@ -130,9 +125,7 @@ class HistoryTable(Table):
         return bytes(last.answer) if last is not None and (last.epoch, last.seq) == (epoch, seq) else None
 
     def store_sync(self, cluster: str, epoch: str, seq: int, answer: bytes) -> None:
-        id = self.cluster_id(cluster)
-        if id is None:
-            raise NotFound(f"no cluster is named {cluster!r}; see the list of clusters")
+        id = self.cluster_ids([cluster])[cluster]
         before = self._last_sync(id)
         if before is not None and before.epoch != epoch:
             self.db.change("add_past_epoch", cluster_id=id, epoch=before.epoch)
@@ -143,8 +136,7 @@ class HistoryTable(Table):
         return None if last is None else last.epoch
 
     def epoch_is_over(self, cluster: str, epoch: str) -> bool:
-        id = self.cluster_id(cluster)
-        return id is not None and self.db.row("past_epoch", cluster_id=id, epoch=epoch) is not None
+        return bool(self.rows_of_cluster("past_epoch", cluster, epoch=epoch))
 
     def _last_sync(self, cluster_id: int | None) -> _SyncRow | None:
         row = None if cluster_id is None else self.db.row("sync", cluster_id=cluster_id)

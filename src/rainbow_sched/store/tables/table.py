@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from rainbow_sched.model.errors import Corrupt, NotFound
-from rainbow_sched.store.session import Session
+from rainbow_sched.store.named_sql import Value
+from rainbow_sched.store.session import Row, Session
 
 T = TypeVar("T")
 KNOWN_CLUSTERS = "ids and rules of clusters by name"  # key in the session's cache; a change of either deletes it
@@ -26,6 +27,11 @@ class Table:
         """Return the id of the live cluster of that name."""
         row = self.db.row("cluster_id", name=name)
         return None if row is None else int(row[0])
+
+    def rows_of_cluster(self, query: str, cluster: str, **values: Value) -> list[Row]:
+        """Return the rows of a query about the live cluster of that name; none if there is no such cluster."""
+        id = self.cluster_id(cluster)
+        return [] if id is None else self.db.rows(query, cluster_id=id, **values)
 
     def cluster_ids(self, names: Collection[str]) -> dict[str, int]:
         """Return the ids of live clusters; raise NotFound if one is missing."""
