@@ -81,31 +81,25 @@ def parse_idset(text: object, *, limit: int = MAX_ENTRIES, where: str = "") -> l
 
 def collapse(names: Sequence[str]) -> str | None:
     """Return the names as a hostlist in their order, or None if a name cannot be written in one."""
-    entries: list[str] = []
-    prefix, runs = "", list[tuple[int, int, int]]()  # first, last, width
-
-    def flush() -> None:
-        if runs:
-            texts = [f"{a:0{w}}" if a == b else f"{a:0{w}}-{b:0{w}}" for a, b, w in runs]
-            entries.append(prefix + (texts[0] if len(runs) == 1 and "-" not in texts[0] else f"[{','.join(texts)}]"))
-            runs.clear()
-
+    entries: list[tuple[str, list[tuple[int, int, int]]]] = []  # prefix or whole name, and runs: first, last, width
     for name in names:
         if not name or not _SPECIAL.isdisjoint(name):
             return None
         match = _NUMBERED.fullmatch(name)
         if match is None:
-            flush()
-            entries.append(name)
+            entries.append((name, []))
             continue
-        number, width = int(match[2]), len(match[2]) if match[2].startswith("0") else 1
-        if not runs or match[1] != prefix:
-            flush()
-            prefix = match[1]
-            runs.append((number, number, width))
-        elif number == runs[-1][1] + 1 and f"{number:0{runs[-1][2]}}" == match[2]:  # same width as the run
+        prefix, number, width = match[1], int(match[2]), len(match[2]) if match[2].startswith("0") else 1
+        if not entries or not entries[-1][1] or entries[-1][0] != prefix:
+            entries.append((prefix, []))
+        runs = entries[-1][1]
+        if runs and number == runs[-1][1] + 1 and f"{number:0{runs[-1][2]}}" == match[2]:  # same width as the run
             runs[-1] = (runs[-1][0], number, runs[-1][2])
         else:
             runs.append((number, number, width))
-    flush()
-    return ",".join(entries)
+    return ",".join(prefix + _format_runs(runs) for prefix, runs in entries)
+
+
+def _format_runs(runs: Sequence[tuple[int, int, int]]) -> str:
+    text = ",".join(f"{a:0{w}}" if a == b else f"{a:0{w}}-{b:0{w}}" for a, b, w in runs)
+    return f"[{text}]" if "," in text or "-" in text else text

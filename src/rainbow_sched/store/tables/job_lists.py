@@ -60,10 +60,8 @@ class JobListTable(JobTable):
 
     def _all_labelled(self, which: JobSelection) -> list[Job]:
         jobs: list[Job] = []
-        page = self.list_jobs(which, limit=1000)
-        while page:
+        while page := self.list_jobs(which, after=jobs[-1].id if jobs else None, limit=1000):
             jobs += page
-            page = self.list_jobs(which, after=page[-1].id, limit=1000)
         return jobs
 
     def _ranges(self, which: JobSelection) -> list[_Where]:
