@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rainbow_sched.model.errors import RainbowError, Unavailable, Unconfirmed
@@ -100,9 +101,9 @@ class Writer:
             if self._closing.is_set():
                 return False
             if not self._open:
-                _begin(session, brief=True)
+                _prepare(session, partial(session.begin, brief=True))
             _attempt(session, request)
-            _flush(session)
+            _prepare(session, session.flush)
             self._open.append(request)
         except ConnectionLost:
             self._requeue_open()
@@ -197,7 +198,7 @@ class Writer:
         """Run the group, and works that are queued meanwhile."""
         session = self.session
         if not begun:
-            _begin(session)
+            _prepare(session, session.begin)
         until = time.monotonic() + MAX_GROUP_SECONDS
         done = begun
         while True:
@@ -217,33 +218,32 @@ class Writer:
         self._commit(session, group)
 
     def _commit(self, session: Session, group: list[WriteRequest]) -> None:
-        _flush(session)
+        _prepare(session, session.flush)
         try:
             session.commit()
         except Exception as error:  # for any error the outcome of the commit is unknown
-            _fail_all(group, error, session)
+            cause = session.dialect.translate(error)
+            # If the embedded database rejects a commit, nothing was stored that this process will read.
+            local = isinstance(cause, RainbowError) and not session.dialect.reconnects
+            kind = Unavailable if local else Unconfirmed
+            for request in group:
+                if request.error is None:
+                    request.error = kind(f"it is not known whether this was stored ({cause}); try again")
             _abandon(session)
             return
         self.counts.commits += 1
         self.counts.works += len(group)
 
 
-def _begin(session: Session, *, brief: bool = False) -> None:
+def _prepare(session: Session, step: Callable[[], None]) -> None:
+    """Begin a transaction, or flush it before its commit; if that fails, nothing is stored."""
     try:
-        session.begin(brief=brief)
+        step()
     except Replaced:
         _abandon(session)
         raise
-    except Exception as error:  # for any driver error, nothing has begun
-        _abandon(session)  # a failed rollback may have left the last transaction open
-        raise ConnectionLost(str(session.dialect.translate(error))) from error
-
-
-def _flush(session: Session) -> None:
-    try:
-        session.flush()
     except Exception as error:  # for any driver error, nothing was committed
-        _abandon(session)
+        _abandon(session)  # a failed rollback may have left the last transaction open
         raise ConnectionLost(str(session.dialect.translate(error))) from error
 
 
@@ -263,16 +263,6 @@ def _attempt(session: Session, request: WriteRequest) -> None:
         except Exception:  # the error aborted the whole transaction
             _abandon(session)
             raise ConnectionLost(str(request.error)) from error
-
-
-def _fail_all(group: list[WriteRequest], error: Exception, session: Session) -> None:
-    cause = session.dialect.translate(error)
-    # If the embedded database rejects a commit, nothing was stored that this process will read.
-    local = isinstance(cause, RainbowError) and not session.dialect.reconnects
-    kind = Unavailable if local else Unconfirmed
-    for request in group:
-        if request.error is None:
-            request.error = kind(f"it is not known whether this was stored ({cause}); try again")
 
 
 def _abandon(session: Session) -> None:
