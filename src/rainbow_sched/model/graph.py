@@ -65,9 +65,26 @@ class Graph:
             raise Invalid("a graph needs at least one vertex")
         parent = _parents(kept, edges)
         roots = [id for id in kept if id not in parent]
-        if len(roots) != 1:
-            _refuse_roots(roots)
-        return _columns(kept, parent, roots[0])
+        if not roots:
+            raise Invalid("every vertex is inside another: the graph has a cycle and no root")
+        if len(roots) > 1:
+            raise Invalid(
+                f"there are {len(roots)} vertices without a parent; one root is needed ({roots[0]!r} was found first)",
+                where=f"vertex {roots[1]!r}",
+            )
+        order = _top_down(kept, parent)
+        position = {id: i for i, id in enumerate(order)}
+        intern: dict[str, str] = {}
+        ordered = [kept[id] for id in order]
+        return Graph(
+            ids=order,
+            names=[v.name for v in ordered],
+            types=[intern.setdefault(v.type, v.type) for v in ordered],
+            parents=array("i", (position[parent[id]] if id in parent else -1 for id in order)),
+            sizes=array("q", (v.size for v in ordered)),
+            units=[intern.setdefault(v.unit, v.unit) for v in ordered],
+            metadata={i: v.metadata for i, v in enumerate(ordered) if v.metadata},
+        )
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -197,15 +214,6 @@ def _parents(kept: Mapping[str, Vertex], edges: Iterable[tuple[str, str]]) -> di
     return parent
 
 
-def _refuse_roots(roots: list[str]) -> None:
-    if not roots:
-        raise Invalid("every vertex is inside another: the graph has a cycle and no root")
-    raise Invalid(
-        f"there are {len(roots)} vertices without a parent; one root is needed ({roots[0]!r} was found first)",
-        where=f"vertex {roots[1]!r}",
-    )
-
-
 def _top_down(kept: Mapping[str, Vertex], parent: Mapping[str, str]) -> list[str]:
     """Return all ids, parents first and else in the given order; raise for a cycle or too deep a path."""
     below: dict[str, list[str]] = {}
@@ -226,19 +234,3 @@ def _top_down(kept: Mapping[str, Vertex], parent: Mapping[str, str]) -> list[str
         lost = next(id for id in kept if id not in placed)
         raise Invalid("is part of a cycle", where=f"vertex {lost!r}")
     return order
-
-
-def _columns(kept: Mapping[str, Vertex], parent: Mapping[str, str], root: str) -> Graph:
-    order = _top_down(kept, parent)
-    position = {id: i for i, id in enumerate(order)}
-    intern: dict[str, str] = {}
-    vertices = [kept[id] for id in order]
-    return Graph(
-        ids=order,
-        names=[v.name for v in vertices],
-        types=[intern.setdefault(v.type, v.type) for v in vertices],
-        parents=array("i", (position[parent[id]] if id != root else -1 for id in order)),
-        sizes=array("q", (v.size for v in vertices)),
-        units=[intern.setdefault(v.unit, v.unit) for v in vertices],
-        metadata={i: v.metadata for i, v in enumerate(vertices) if v.metadata},
-    )

@@ -232,9 +232,6 @@ class Tx(Protocol):
     def decision(self, job_id: int, n: int | None = None) -> StoredDecision | None:
         """Return the decision behind an attempt, or the newest one."""
 
-    def decisions(self, job_id: int) -> list[tuple[int, float, StoredDecision]]:
-        """Return every decision of a job: (attempt, time, record)."""
-
     def append_output(self, job_id: int, n: int, stream: str, offset: int, data: bytes, at: float) -> None:
         """Store output that begins at `offset`; bytes that are already stored are skipped."""
 

@@ -65,6 +65,7 @@ class HistoryTable(Table):
         return records[-1] if records else None
 
     def decisions(self, job_id: int) -> list[tuple[int, float, StoredDecision]]:
+        """Return every decision of a job: (attempt, time, record)."""
         return [
             (n, at, StoredDecision(own, decoded(checked(digest, body, f"decision {n} of job {job_id}"))))
             for n, at, own, digest, body in self.db.rows("decisions", job=job_id)
