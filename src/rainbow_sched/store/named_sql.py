@@ -25,17 +25,18 @@ class SqlStatement:
     """A SQL text split at its parameters: piece, parameter, piece, parameter, ..., piece."""
 
     pieces: tuple[str, ...]
-    parameters: tuple[tuple[bool, str], ...]  # (is a list, name)
+    parameters: tuple[str, ...]
+    lists: frozenset[str]  # those parameters that are lists
     placeholder: str
     fixed: str  # the whole text when no parameter is a list, else ""
 
     def bind(self, values: Mapping[str, Value]) -> tuple[str, tuple[Value, ...]]:
         """Return the text and the values in the order of its placeholders."""
         if self.fixed:
-            return self.fixed, tuple([values[name] for _, name in self.parameters])
+            return self.fixed, tuple(map(values.__getitem__, self.parameters))
         text, bound = [self.pieces[0]], list[Value]()
-        for (many, name), piece in zip(self.parameters, self.pieces[1:], strict=True):
-            items = values[name] if many else [values[name]]
+        for name, piece in zip(self.parameters, self.pieces[1:], strict=True):
+            items = values[name] if name in self.lists else [values[name]]
             assert isinstance(items, list), f"{name} is a list in this query"
             text.append(", ".join([self.placeholder] * len(items)) + piece)
             bound.extend(items)
@@ -48,12 +49,9 @@ def statement(text: str, placeholder: str) -> SqlStatement:
     if placeholder == "%s":
         text = text.replace("%", "%%")
     parts = _PARAMETER.split(text)
-    pieces, parameters = (
-        tuple(parts[0::3]),
-        tuple((star == "*", name) for star, name in zip(parts[1::3], parts[2::3], strict=True)),
-    )
-    fixed = "" if any(many for many, _ in parameters) else placeholder.join(pieces)
-    return SqlStatement(pieces, parameters, placeholder, fixed)
+    pieces, stars, parameters = tuple(parts[0::3]), parts[1::3], tuple(parts[2::3])
+    lists = frozenset(name for star, name in zip(stars, parameters, strict=True) if star)
+    return SqlStatement(pieces, parameters, lists, placeholder, fixed="" if lists else placeholder.join(pieces))
 
 
 @lru_cache(maxsize=256)

@@ -131,7 +131,7 @@ class Session:
         if not self._writing:
             raise ReadOnly(f"{query} writes; use Store.write")
         for value in values:
-            if isinstance(value, str):
+            if isinstance(value, str) and "\0" in value:
                 reject_nul(value)
 
     def allocate(self, counter: str, count: int = 1) -> int:

@@ -13,7 +13,7 @@ from rainbow_sched.store.session import Row
 from rainbow_sched.store.tables.jobs import JobTable
 from rainbow_sched.store.tables.rows import ATTEMPTS, RowFormat, job_of
 
-_CHANGEABLE = ATTEMPTS.columns_except("job", "n", "cluster", "token", "state", "created_at")
+_CHANGES = ATTEMPTS.without("job", "n", "cluster", "token", "state", "created_at")
 COMMANDS = RowFormat(Command)
 DAMAGED = "the stored request is damaged: its hash does not match; submit the job again"
 
@@ -56,12 +56,13 @@ class AttemptTable(JobTable):
         return {AttemptState(state): int(count) for state, count in self.rows_of_cluster("count_live", cluster)}
 
     def update_attempt(self, attempt: Attempt, state: AttemptState, at: float, **changes: object) -> Attempt:
-        if unknown := changes.keys() - _CHANGEABLE:
+        if unknown := changes.keys() - _CHANGES.columns:
             raise TypeError(f"an attempt's {', '.join(sorted(unknown))} cannot be changed")
-        stays = state is attempt.state and state.live
+        live = state.live
+        stays = live and state is attempt.state
         if not stays and not is_allowed(attempt.state, state):
             raise Conflict(f"attempt {attempt.tag} is {attempt.state} and cannot become {state}")
-        if not state.live:
+        if not live:
             changes.setdefault("ended_at", at)
         elif state is AttemptState.ACCEPTED and attempt.accepted_at is None:
             changes.setdefault("accepted_at", at)
@@ -75,8 +76,8 @@ class AttemptTable(JobTable):
             before=attempt.state.value,
             token=attempt.token,
             state=state.value,
-            live=int(state.live),
-            **ATTEMPTS.dump(new, _CHANGEABLE),
+            live=int(live),
+            **_CHANGES.dump(new),
         )
         if not touched:
             raise Conflict(f"attempt {attempt.tag} has changed since it was read; read it again")
@@ -89,7 +90,7 @@ class AttemptTable(JobTable):
         leased: list[tuple[Attempt, Job]] = []
         while len(leased) < limit:
             taken = self._take_offers(id, limit - len(leased), holder, until, now)
-            rows = {id: (id, *columns) for id, *columns in self.job_rows([attempt.job for attempt in taken])}
+            rows = {row[0]: row for row in self.job_rows([attempt.job for attempt in taken])}
             for attempt in taken:
                 try:
                     leased.append((attempt, job_of(rows[attempt.job], check=True)))

@@ -23,7 +23,7 @@ CLUSTERS = RowFormat(
     record=MAPPING,
     node_rules=Codec(lambda text: NodeRules.of(json.loads(text)), lambda rules: to_json(rules.to_json())),
 )
-_CHANGEABLE = CLUSTERS.columns_except("id", "name", "registered_at", "version")
+_CHANGES = CLUSTERS.without("id", "name", "registered_at", "version")
 
 
 class ClusterTable(Table):
@@ -48,7 +48,7 @@ class ClusterTable(Table):
         return sorted(CLUSTERS.all(self.db.rows("clusters")), key=lambda c: c.name)
 
     def update_cluster(self, id: int, **changes: object) -> Cluster:
-        if unknown := changes.keys() - _CHANGEABLE:
+        if unknown := changes.keys() - _CHANGES.columns:
             raise TypeError(f"a cluster's {', '.join(sorted(unknown))} cannot be changed")
         old = self.cluster_by_id(id)
         if old is None:
@@ -56,7 +56,7 @@ class ClusterTable(Table):
         if "rules" in changes:
             self.db.cache.pop(KNOWN_CLUSTERS, None)
         new = dataclasses.replace(old, **changes, version=old.version + 1)  # type: ignore[arg-type]  # names checked above
-        self.db.change("update_cluster", id=id, **CLUSTERS.dump(new, _CHANGEABLE))
+        self.db.change("update_cluster", id=id, **_CHANGES.dump(new))
         return new
 
     def check_clusters(self, planned_for: Mapping[str, Cluster]) -> None:

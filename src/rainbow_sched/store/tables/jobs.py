@@ -13,8 +13,10 @@ from rainbow_sched.store.session import Row
 from rainbow_sched.store.tables.rows import JOBS, job_of, terms_text
 from rainbow_sched.store.tables.table import Table, batches, to_json
 
-_CHANGEABLE = JOBS.columns_except("id", "owner", "state", "spec", "source", "client_token", "submitted_at", "version")
-_STORED_BY_UPDATE = _CHANGEABLE - {"name", "terms"}  # `_store_terms` stores these
+_CHANGES = JOBS.without(
+    "id", "owner", "name", "state", "spec", "source", "terms", "client_token", "submitted_at", "version"
+)
+_CHANGEABLE = {"name", "terms", *_CHANGES.columns}  # `_store_terms` stores the first two
 
 
 class JobTable(Table):
@@ -63,7 +65,7 @@ class JobTable(Table):
         return new
 
     def _store(self, old: Job, new: Job) -> None:
-        values = JOBS.dump(new, _STORED_BY_UPDATE)
+        values = _CHANGES.dump(new)
         touched = self.db.change("update_job", id=old.id, version=old.version, state=new.state.value, **values)
         if not touched:
             if not self.job_rows([old.id]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
 from enum import StrEnum
 from functools import lru_cache
@@ -34,13 +34,15 @@ class RowFormat(Generic[M]):
     NULL stands for the default of a field.
     """
 
-    def __init__(self, kind: type[M], /, **codecs: Codec) -> None:
-        self.columns = tuple(field.name for field in fields(kind))  # type: ignore[arg-type]  # a dataclass
-        self._kind, self._codecs = kind, codecs
+    def __init__(self, kind: type[M], /, without: Collection[str] = (), **codecs: Codec) -> None:
+        names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # a dataclass
+        self.columns = tuple(name for name in names if name not in without)
+        self._kind = kind
+        self._codecs = {name: codec for name, codec in codecs.items() if name not in without}
 
-    def columns_except(self, *names: str) -> frozenset[str]:
-        """Return the columns other than these."""
-        return frozenset(self.columns).difference(names)
+    def without(self, *names: str) -> RowFormat[M]:
+        """Return the format of the other columns, for a statement that stores only these."""
+        return RowFormat(self._kind, without=names, **self._codecs)
 
     def load(self, row: Iterable[Any]) -> M:
         """Return the object that a row holds."""
@@ -58,11 +60,11 @@ class RowFormat(Generic[M]):
         """Return the object of each row."""
         return [self.load(row) for row in rows]
 
-    def dump(self, item: M, names: Iterable[str] = ()) -> dict[str, Value]:
-        """Return these fields of an object, or all, as the values of a statement."""
-        values: dict[str, Value] = {name: getattr(item, name) for name in names or self.columns}
+    def dump(self, item: M) -> dict[str, Value]:
+        """Return the fields of an object as the values of a statement."""
+        values: dict[str, Value] = {name: getattr(item, name) for name in self.columns}
         for name, codec in self._codecs.items():
-            if values.get(name) is not None:
+            if values[name] is not None:
                 values[name] = codec.dump(values[name])
         return values
 
