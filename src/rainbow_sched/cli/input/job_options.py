@@ -157,8 +157,8 @@ TERMS = (
     click.option(
         "--lost-after",
         metavar="DURATION",
-        help="Give up on a running job when its cluster has been unreachable for this long (default: 30m with --rerun, "
-        "else never).",
+        help="Give up on a running job when its cluster has been unreachable for this long (default: 30m with --rerun "
+        "on a single machine, else never).",
     ),
     click.option("--fail-fast", is_flag=True, help="Reject the job if no cluster can ever run it, instead of waiting."),
     click.option(
