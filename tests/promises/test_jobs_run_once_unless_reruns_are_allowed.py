@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.backends.local.wrapper import start_time
-from rainbow_sched.client.jobs.views import JobInfo
+from rainbow_sched.client.jobs import JobInfo
 from tests.support.fleet import Fleet, a_fleet
 from tests.support.waiting import until
 

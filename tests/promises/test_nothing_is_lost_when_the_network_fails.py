@@ -12,8 +12,7 @@ from random import Random
 
 import pytest
 
-from rainbow_sched.client.jobs.codec import JobFilter
-from rainbow_sched.client.jobs.views import EventInfo
+from rainbow_sched.client.jobs import EventInfo, JobFilter
 from tests.support.fleet import Fleet, a_fleet
 from tests.support.proxy import DOWN, UP, Proxy, a_proxy
 

@@ -12,11 +12,8 @@ from typing import Any
 
 import grpc
 
-from rainbow_sched.client.access import rpcs as access_rpcs
-from rainbow_sched.client.clusters import rpcs as cluster_rpcs
-from rainbow_sched.client.connection import Backoff, Timeouts
-from rainbow_sched.client.jobs import rpcs as job_rpcs
-from rainbow_sched.client.rpc import Rpc
+from rainbow_sched.client import access, clusters, jobs
+from rainbow_sched.client.connection import Backoff, Rpc, Timeouts
 
 QUICK = Timeouts(backoff=Backoff(first=0.001, cap=0.002))
 
@@ -95,13 +92,10 @@ class Script:
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
-STREAMED_UP = {cluster_rpcs.REGISTER.path, cluster_rpcs.PUT_SUBSYSTEM.path, cluster_rpcs.REPLACE_GRAPH.path}
-STREAMED_DOWN = {job_rpcs.WATCH.path, job_rpcs.LOGS.path}
+STREAMED_UP = {clusters.REGISTER.path, clusters.PUT_SUBSYSTEM.path, clusters.REPLACE_GRAPH.path}
+STREAMED_DOWN = {jobs.WATCH.path, jobs.LOGS.path}
 TABLE: list[Rpc[Any, Any]] = [
-    value
-    for module in (access_rpcs, cluster_rpcs, job_rpcs)
-    for value in vars(module).values()
-    if isinstance(value, Rpc)
+    value for module in (access, clusters, jobs) for value in vars(module).values() if isinstance(value, Rpc)
 ]
 
 

@@ -19,8 +19,7 @@ from typing import Any
 
 from rainbow_sched.client import Client
 from rainbow_sched.client.connection import Backoff, Timeouts
-from rainbow_sched.client.jobs.codec import JobFilter
-from rainbow_sched.client.jobs.views import EventInfo, JobInfo
+from rainbow_sched.client.jobs import EventInfo, JobFilter, JobInfo
 from rainbow_sched.client.submission import JobSubmission, command
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.job import Terms

@@ -9,23 +9,17 @@ if TYPE_CHECKING:
     from rainbow_sched.client.async_client import AsyncClient, AsyncJobHandle, JobFailed, JobResult
     from rainbow_sched.client.blocking_client import Client, JobHandle
     from rainbow_sched.client.executor import Executor
-    from rainbow_sched.client.jobs.codec import JobFilter
+    from rainbow_sched.client.jobs import JobFilter
     from rainbow_sched.client.settings import ClientSettings, resolve
     from rainbow_sched.client.submission import JobSubmission, command
 
-_MODULES = {  # imported at the first use of a name: the command line needs few of them and starts often
-    "AsyncClient": "async_client",
-    "AsyncJobHandle": "async_client",
-    "Client": "blocking_client",
-    "ClientSettings": "settings",
-    "Executor": "executor",
-    "JobFailed": "async_client",
-    "JobFilter": "jobs.codec",
-    "JobHandle": "blocking_client",
-    "JobResult": "async_client",
-    "JobSubmission": "submission",
-    "command": "submission",
-    "resolve": "settings",
+_NAMES_BY_MODULE = {  # imported at the first use of a name: the command line needs few of them and starts often
+    "async_client": ("AsyncClient", "AsyncJobHandle", "JobFailed", "JobResult"),
+    "blocking_client": ("Client", "JobHandle"),
+    "executor": ("Executor",),
+    "jobs": ("JobFilter",),
+    "settings": ("ClientSettings", "resolve"),
+    "submission": ("JobSubmission", "command"),
 }
 
 __all__ = [
@@ -45,6 +39,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    for module, names in _NAMES_BY_MODULE.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
-from rainbow_sched.client.access.methods import AccessClient
-from rainbow_sched.client.clusters.methods import ClusterClient
+from rainbow_sched.client.access import AccessClient
+from rainbow_sched.client.clusters import ClusterClient
 from rainbow_sched.client.connection import Connection, Timeouts
-from rainbow_sched.client.jobs.methods import JobClient
-from rainbow_sched.client.jobs.views import JobInfo, StreamChunk
+from rainbow_sched.client.jobs import JobClient, JobInfo, StreamChunk
 from rainbow_sched.client.settings import ClientSettings, Overrides, resolve
 from rainbow_sched.client.submission import JobSubmission, command
 from rainbow_sched.model.errors import Invalid, RainbowError

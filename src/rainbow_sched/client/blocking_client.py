@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rainbow_sched.client.async_client import AsyncClient, AsyncJobHandle, JobResult
 from rainbow_sched.client.connection import Timeouts
-from rainbow_sched.client.jobs.views import JobInfo, StreamChunk
+from rainbow_sched.client.jobs import JobInfo, StreamChunk
 from rainbow_sched.client.settings import ClientSettings
 
 P = ParamSpec("P")

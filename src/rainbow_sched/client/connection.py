@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import os
 import random
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import grpc
 
-from rainbow_sched.client.rpc import CallCredential, RequestT, ResponseT, Rpc
 from rainbow_sched.client.settings import Address, ClientSettings, Tls, with_own_server_token
 from rainbow_sched.client.statuses import error_of_call
 from rainbow_sched.model.errors import Exhausted, Invalid, NotFound, RainbowError, Unauthenticated, Unavailable
@@ -33,6 +33,42 @@ CHANNEL_OPTIONS = (
 )
 _ASCII = frozenset(map(chr, range(0x20, 0x7F)))
 _END_OF_STREAM: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # missing in the stubs
+
+
+class Message(Protocol):
+    """The methods of a protobuf message that a call needs."""
+
+    def SerializeToString(self) -> bytes: ...  # protobuf's name
+
+    @classmethod
+    def FromString(cls, data: bytes, /) -> Any: ...  # protobuf's name
+
+
+RequestT = TypeVar("RequestT", bound=Message)
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+
+class CallCredential(enum.Enum):
+    """The credential that a call sends."""
+
+    USER = "user"  # the bearer token, or else the clusters' submission tokens
+    SUBMIT = "submit"  # the bearer token and the clusters' submission tokens
+    CLUSTER = "cluster"  # the cluster's own secret, passed with the call
+    REGISTRATION = "registration"
+
+
+class Rpc(NamedTuple, Generic[RequestT, ResponseT]):
+    """One call. An idempotent one has the same effect when it arrives twice, so it may be retried."""
+
+    name: str  # Jobs/Submit
+    request: type[RequestT]
+    response: type[ResponseT]
+    credential: CallCredential = CallCredential.USER
+    idempotent: bool = True
+
+    @property
+    def path(self) -> str:
+        return f"/rainbow.v2.{self.name}"
 
 
 class Backoff(NamedTuple):

@@ -12,19 +12,7 @@ from typing import TypeAlias, cast
 import grpc
 
 from rainbow_sched.model import errors
-from rainbow_sched.model.errors import (
-    AlreadyExists,
-    Conflict,
-    Corrupt,
-    Denied,
-    Exhausted,
-    Invalid,
-    NotFound,
-    RainbowError,
-    Unauthenticated,
-    Unavailable,
-    Unsupported,
-)
+from rainbow_sched.model.errors import Exhausted, RainbowError
 
 Metadata: TypeAlias = Iterable[tuple[str, str | bytes]]
 
@@ -32,20 +20,20 @@ BY_NAME: Mapping[str, type[RainbowError]] = {
     cls.__name__: cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, RainbowError)
 }
 BY_CODE: Mapping[grpc.StatusCode, type[RainbowError]] = {
-    grpc.StatusCode.INVALID_ARGUMENT: Invalid,
-    grpc.StatusCode.OUT_OF_RANGE: Invalid,
-    grpc.StatusCode.NOT_FOUND: NotFound,
-    grpc.StatusCode.ALREADY_EXISTS: AlreadyExists,
-    grpc.StatusCode.FAILED_PRECONDITION: Conflict,
-    grpc.StatusCode.ABORTED: Conflict,
-    grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
-    grpc.StatusCode.PERMISSION_DENIED: Denied,
+    grpc.StatusCode.INVALID_ARGUMENT: errors.Invalid,
+    grpc.StatusCode.OUT_OF_RANGE: errors.Invalid,
+    grpc.StatusCode.NOT_FOUND: errors.NotFound,
+    grpc.StatusCode.ALREADY_EXISTS: errors.AlreadyExists,
+    grpc.StatusCode.FAILED_PRECONDITION: errors.Conflict,
+    grpc.StatusCode.ABORTED: errors.Conflict,
+    grpc.StatusCode.UNAUTHENTICATED: errors.Unauthenticated,
+    grpc.StatusCode.PERMISSION_DENIED: errors.Denied,
     grpc.StatusCode.RESOURCE_EXHAUSTED: Exhausted,
-    grpc.StatusCode.UNAVAILABLE: Unavailable,
-    grpc.StatusCode.DEADLINE_EXCEEDED: Unavailable,
-    grpc.StatusCode.CANCELLED: Unavailable,
-    grpc.StatusCode.UNIMPLEMENTED: Unsupported,
-    grpc.StatusCode.DATA_LOSS: Corrupt,
+    grpc.StatusCode.UNAVAILABLE: errors.Unavailable,
+    grpc.StatusCode.DEADLINE_EXCEEDED: errors.Unavailable,
+    grpc.StatusCode.CANCELLED: errors.Unavailable,
+    grpc.StatusCode.UNIMPLEMENTED: errors.Unsupported,
+    grpc.StatusCode.DATA_LOSS: errors.Corrupt,
 }
 
 

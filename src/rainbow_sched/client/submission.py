@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.job import Terms
+from rainbow_sched.pb.v2 import jobs_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,23 @@ class JobSubmission:
     def __post_init__(self) -> None:
         if bool(self.canonical) == bool(self.text):
             raise Invalid("a submission holds either a request or a text")
+
+    def to_message(self) -> pb.SubmitRequest:
+        """Return the message that submits the job."""
+        spec, terms = self.spec_message(), self.terms_message()
+        return pb.SubmitRequest(name=self.name, spec=spec, terms=terms, client_token=self.client_token)
+
+    def spec_message(self) -> pb.Spec:
+        if self.canonical:
+            return pb.Spec(canonical=self.canonical)
+        return pb.Spec(text=self.text, dialect=self.dialect)
+
+    def terms_message(self) -> pb.Terms:
+        """Return the terms, with the array and the dependencies."""
+        known = pb.Terms.DESCRIPTOR.fields_by_name  # the server sets the other fields
+        values = {spec.name: getattr(self.terms, spec.name) for spec in fields(self.terms) if spec.name in known}
+        values["delivery"] = self.terms.delivery.value
+        return pb.Terms(**values, array=self.array, dependencies=self.dependencies)
 
 
 def command(

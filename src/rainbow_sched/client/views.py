@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -50,16 +50,25 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def from_message(cls: type[V], message: Any, **convert: Callable[[Any], Any]) -> V:
-    """Create a view from the fields of the same names; an unset optional field keeps the view's default."""
+    """Create a view from the fields of the same names, a repeated one as a tuple.
+
+    An unset optional field keeps the view's default. `convert` holds functions for values by name.
+    """
     message_fields = message.DESCRIPTOR.fields_by_name
     values: dict[str, Any] = {}
     for spec in fields(cls):
         message_field = message_fields.get(spec.name)
         if message_field is None or (message_field.has_presence and not message.HasField(spec.name)):
             continue
+        function = convert.get(spec.name) or (tuple if message_field.is_repeated else None)
         value = getattr(message, spec.name)
-        values[spec.name] = convert[spec.name](value) if spec.name in convert else value
+        values[spec.name] = function(value) if function else value
     return cls(**values)
+
+
+def from_messages(cls: type[V], messages: Iterable[Any]) -> tuple[V, ...]:
+    """Create a view of each message."""
+    return tuple(from_message(cls, message) for message in messages)
 
 
 def json_object(text: str) -> dict[str, Any]:

@@ -19,9 +19,8 @@ BOTH = {
     *("cli", "cli.main", "cli.commands", "cli.input", "cli.input.options"),
     *("cli.render", "cli.render.listings", "cli.render.terminal", "cli.render.times"),
     *("cli.shell", "cli.shell.connect", "cli.shell.exit_codes", "cli.shell.lazy_group", "cli.shell.messages"),
-    *("client", "client.config", "client.connection", "client.private_files", "client.rpc", "client.settings"),
+    *("client", "client.config", "client.connection", "client.jobs", "client.private_files", "client.settings"),
     *("client.statuses", "client.views"),
-    *("client.jobs", "client.jobs.codec", "client.jobs.methods", "client.jobs.rpcs", "client.jobs.views"),
     *("model", "model.errors", "model.addresses", "model.hints", "model.job_state", "pb", "pb.v2", "pb.v2.jobs_pb2"),
 }
 OURS = {

@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from rainbow_sched.client import AsyncClient, Client, Executor, JobFailed, JobFilter, command
-from rainbow_sched.client.clusters.methods import ClusterClient
-from rainbow_sched.client.jobs.methods import JobClient
+from rainbow_sched.client.clusters import ClusterClient
+from rainbow_sched.client.jobs import JobClient
 from rainbow_sched.client.settings import ClientSettings, addresses
 from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.model.errors import Invalid

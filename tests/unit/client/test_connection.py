@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rainbow_sched.client.access import rpcs
+from rainbow_sched.client.access import WHO_AM_I
 from rainbow_sched.client.async_client import AsyncClient
-from rainbow_sched.client.connection import Backoff, Connection, Timeouts, diagnose
-from rainbow_sched.client.rpc import CallCredential
+from rainbow_sched.client.connection import Backoff, CallCredential, Connection, Timeouts, diagnose
 from rainbow_sched.client.settings import Address, ClientSettings, Overrides, Tls, addresses, resolve
 from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.model.errors import Conflict, Exhausted, Invalid, NotFound, Unavailable
@@ -134,7 +133,7 @@ async def test_every_server_is_tried_before_the_first_pause_and_pauses_grow():
     settings = ClientSettings(servers=addresses(f"127.0.0.1:{closed_port()},127.0.0.1:{closed_port()}"))
     connection = Connection(settings, rng=random.Random(1), sleep=sleep, timeouts=Timeouts(unreachable=1e9, call=1e9))
     with pytest.raises(KeyboardInterrupt):
-        await connection.call(rpcs.WHO_AM_I, access_pb2.WhoAmIRequest())
+        await connection.call(WHO_AM_I, access_pb2.WhoAmIRequest())
     await connection.close()
     assert pauses[0] == 0
     assert all(0.05 * 2**i <= pause <= 0.1 * 2**i for i, pause in enumerate(pauses[1:]))

@@ -11,7 +11,7 @@ import pytest
 from rainbow_sched.client.async_client import AsyncClient
 from rainbow_sched.client.blocking_client import Client
 from rainbow_sched.client.connection import Backoff, Timeouts
-from rainbow_sched.client.jobs.views import StreamChunk
+from rainbow_sched.client.jobs import StreamChunk
 from rainbow_sched.client.settings import ClientSettings, addresses
 from rainbow_sched.model.errors import NotFound, Unavailable
 from rainbow_sched.pb.v2 import jobs_pb2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow_sched.client.jobs.codec import terms_message
 from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.model.attempt import Attempt, AttemptState
 from rainbow_sched.model.credential import CredentialKind, Principal
@@ -38,7 +37,7 @@ def test_terms_of_an_older_client_are_understood(sent: jobs_pb2.Terms, meant: Te
 
 @pytest.mark.parametrize("terms", [Terms(), Terms(retries=2), Terms(reruns=5), Terms(retries=1, reruns=2)])
 def test_an_older_server_is_told_whether_a_job_may_be_rerun_at_all(terms: Terms) -> None:
-    sent = terms_message(JobSubmission(canonical="{}", terms=terms))
+    sent = JobSubmission(canonical="{}", terms=terms).terms_message()
     assert terms_in(sent, ANA) == terms
     assert sent.delivery == ("at-least-once" if terms.reruns else "at-most-once")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rainbow_sched import __version__
-from rainbow_sched.client.clusters import rpcs
+from rainbow_sched.client.clusters import RENEW, SYNC
 from rainbow_sched.client.connection import Connection, Timeouts
 from rainbow_sched.client.settings import ClientSettings
 from rainbow_sched.model.binding import NodeRules
@@ -71,7 +71,7 @@ class ServerLink:
 
     async def _sync(self, request: agents_pb2.SyncRequest, timeout: float) -> SyncAnswer:
         secret = self.secret
-        answer = answer_from_proto(await self._connection.call(rpcs.SYNC, request, bearer=secret, timeout=timeout))
+        answer = answer_from_proto(await self._connection.call(SYNC, request, bearer=secret, timeout=timeout))
         if answer.renew and secret == self.secret:
             self.renewal_requested.set()
         return answer
@@ -79,7 +79,7 @@ class ServerLink:
     async def renew(self, bearer: str, id: str, digest: bytes) -> None:
         """Register the digest of a new secret, authenticated by `bearer`."""
         request = agents_pb2.RenewRequest(cluster=self.identity.cluster, id=id, digest=digest)
-        await self._connection.call(rpcs.RENEW, request, bearer=bearer)
+        await self._connection.call(RENEW, request, bearer=bearer)
 
     async def close(self) -> None:
         await self._connection.close()

@@ -11,7 +11,7 @@ from rainbow_sched.cli.render.listings import MACHINE_FORMATS, Column, Listing, 
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client.access.views import AuditLog
+    from rainbow_sched.client.access import AuditLog
 
 EPILOG = """\b
 Each line contains a digest of all lines before it. --verify checks the digests and exits

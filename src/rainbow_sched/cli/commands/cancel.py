@@ -11,8 +11,7 @@ from rainbow_sched.cli.input.options import on_clusters, output
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client.jobs.methods import JobClient
-    from rainbow_sched.client.jobs.views import JobInfo
+    from rainbow_sched.client.jobs import JobClient, JobInfo
 
 EPILOG = """\b
 Examples:
@@ -66,8 +65,7 @@ async def _select(client: JobClient, ids: tuple[str, ...], wanted: str | None, c
     from rainbow_sched.cli.commands.jobs import letters_of
     from rainbow_sched.cli.input.job_ids import resolve
     from rainbow_sched.cli.render import jobs
-    from rainbow_sched.client.jobs.codec import JobFilter
-    from rainbow_sched.client.jobs.methods import ACTIVE_STATES, MAX_SELECTED_JOBS
+    from rainbow_sched.client.jobs import ACTIVE_STATES, MAX_SELECTED_JOBS, JobFilter
 
     if ids and not clusters:
         return await resolve(client, ids)

@@ -13,7 +13,7 @@ from rainbow_sched.model.errors import Conflict, NotFound, Unauthenticated
 
 if TYPE_CHECKING:
     from rainbow_sched.client.async_client import AsyncClient
-    from rainbow_sched.client.clusters.views import DeletionInfo
+    from rainbow_sched.client.clusters import DeletionInfo
     from rainbow_sched.client.config import Config
 
 POLL_SECONDS = 0.5

@@ -10,7 +10,7 @@ from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client.async_client import AsyncClient
-    from rainbow_sched.client.clusters.views import ClusterInfo
+    from rainbow_sched.client.clusters import ClusterInfo
 
 DRAIN_EPILOG = """\b
 Examples:

@@ -12,8 +12,7 @@ from rainbow_sched.cli.input.options import document_output
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client.jobs.methods import JobClient
-    from rainbow_sched.client.jobs.views import ExplanationInfo
+    from rainbow_sched.client.jobs import ExplanationInfo, JobClient
 
 EPILOG = """\b
 NOW: the job fits. LATER: it fits when other jobs end or nodes return. NEVER: it does not

@@ -17,9 +17,7 @@ from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.messages import print_message
 
 if TYPE_CHECKING:
-    from rainbow_sched.client.jobs.codec import JobFilter
-    from rainbow_sched.client.jobs.methods import JobClient
-    from rainbow_sched.client.jobs.views import JobInfo
+    from rainbow_sched.client.jobs import JobClient, JobFilter, JobInfo
 
 DEFAULT_MAX_JOBS = 1000
 
@@ -64,7 +62,7 @@ def jobs(connector: Connector, format: str, watch: bool, stats: bool, count: int
         raise click.UsageError("--watch and --stats exclude each other; give one of them")
 
     async def show_jobs(client: JobClient) -> None:
-        from rainbow_sched.client.jobs.methods import MAX_SELECTED_JOBS
+        from rainbow_sched.client.jobs import MAX_SELECTED_JOBS
 
         selected, letters = await _filter(client, **filters)
         if watch:
@@ -99,7 +97,7 @@ async def _filter(
 ) -> tuple[list[JobFilter], frozenset[str]]:
     """Return the filters for the server, one per cluster, and the state letters to keep."""
     from rainbow_sched.cli.render.times import parse_time
-    from rainbow_sched.client.jobs.codec import JobFilter
+    from rainbow_sched.client.jobs import JobFilter
 
     letters = letters_of(wanted or ("active,inactive" if everything or ids else "active"))
     owner = await _own_name(client) if user == "me" else user or ""
@@ -121,7 +119,7 @@ async def _selected_ids(client: JobClient, words: tuple[str, ...]) -> list[int]:
 
 
 async def _own_name(client: JobClient) -> str:
-    from rainbow_sched.client.access.methods import AccessClient
+    from rainbow_sched.client.access import AccessClient
 
     return (await AccessClient(client.connection).who_am_i()).name
 
@@ -149,7 +147,7 @@ async def _rows(
 
 async def _check_exist(client: JobClient, ids: Sequence[int], words: Sequence[str]) -> None:
     """Raise NotFound if none of the named jobs exists."""
-    from rainbow_sched.client.jobs.codec import JobFilter
+    from rainbow_sched.client.jobs import JobFilter
     from rainbow_sched.model.errors import NotFound
 
     if not await client.jobs(JobFilter(ids=ids), limit=1):

@@ -11,7 +11,7 @@ from rainbow_sched.cli.input.options import WholeNumber, document_output
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client.jobs.methods import JobClient
+    from rainbow_sched.client.jobs import JobClient
 
 EPILOG = """\b
 Examples:

@@ -14,7 +14,7 @@ from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client.async_client import AsyncClient
-    from rainbow_sched.client.jobs.views import PlanInfo
+    from rainbow_sched.client.jobs import PlanInfo
 
 EPILOG = """\b
 Exit code: 0 the job fits now; 75 a cluster can run it later; 3 no cluster ever can.

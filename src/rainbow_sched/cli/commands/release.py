@@ -11,8 +11,7 @@ from rainbow_sched.cli.input.options import output
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client.jobs.methods import JobClient
-    from rainbow_sched.client.jobs.views import JobInfo
+    from rainbow_sched.client.jobs import JobClient, JobInfo
 
 EPILOG = """\b
 Example:

@@ -12,7 +12,7 @@ from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
     from rainbow_sched.client.async_client import AsyncClient
-    from rainbow_sched.client.clusters.views import RestoreInfo
+    from rainbow_sched.client.clusters import RestoreInfo
 
 EPILOG = """\b
 Examples:

@@ -13,7 +13,7 @@ from rainbow_sched.cli.input.job_options import JobCommand, JobOptions, job_opti
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client.jobs.methods import JobClient
+    from rainbow_sched.client.jobs import JobClient
 
 EPILOG = """\b
 Keys: ^C twice within 2 s cancels the job; ^C then ^Z detaches and the job continues.

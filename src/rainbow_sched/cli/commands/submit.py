@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from rainbow_sched.cli.input.job_request import PreparedJob
-    from rainbow_sched.client.jobs.methods import JobClient
-    from rainbow_sched.client.jobs.views import Submitted
+    from rainbow_sched.client.jobs import JobClient, Submitted
 
 EPILOG = """\b
 Examples:

@@ -12,7 +12,7 @@ from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
 
 if TYPE_CHECKING:
-    from rainbow_sched.client.access.views import NewToken
+    from rainbow_sched.client.access import NewToken
     from rainbow_sched.client.async_client import AsyncClient
 
 EPILOG = """\b

@@ -12,8 +12,7 @@ from rainbow_sched.cli.input.options import output
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
-    from rainbow_sched.client.jobs.methods import JobClient
-    from rainbow_sched.client.jobs.views import JobInfo
+    from rainbow_sched.client.jobs import JobClient, JobInfo
 
 MAX_LISTED_JOBS = 10  # of more jobs, only those that did not succeed are listed
 

@@ -9,7 +9,7 @@ from rainbow_sched.model.errors import Denied, NotFound, Unauthenticated
 from rainbow_sched.model.hints import nearest
 
 if TYPE_CHECKING:
-    from rainbow_sched.client.jobs.methods import JobClient
+    from rainbow_sched.client.jobs import JobClient
     from rainbow_sched.model.job import Terms
 
 
@@ -17,7 +17,7 @@ async def check_clusters(client: JobClient, terms: Terms) -> None:
     """Raise NotFound for an unknown cluster in -M, and warn of one in --not."""
     if not terms.only_clusters and not terms.not_clusters:
         return
-    from rainbow_sched.client.clusters.methods import ClusterClient
+    from rainbow_sched.client.clusters import ClusterClient
 
     try:
         known = {cluster.name for cluster in await ClusterClient(client.connection).clusters()}

@@ -9,7 +9,7 @@ from rainbow_sched.model.errors import Invalid, NotFound
 from rainbow_sched.model.ranges import parse_range
 
 if TYPE_CHECKING:
-    from rainbow_sched.client.jobs.methods import JobClient
+    from rainbow_sched.client.jobs import JobClient
 
 MAX_RANGE_JOBS = 10_000
 
@@ -31,8 +31,7 @@ async def resolve_one(client: JobClient, word: str) -> int:
 
 
 async def _resolve_word(client: JobClient, word: str) -> list[int]:
-    from rainbow_sched.client.jobs.codec import JobFilter
-    from rainbow_sched.client.jobs.methods import ACTIVE_STATES, MAX_SELECTED_JOBS
+    from rainbow_sched.client.jobs import ACTIVE_STATES, MAX_SELECTED_JOBS, JobFilter
 
     cluster, _, native_id = word.partition(":")
     if span := parse_range(word):

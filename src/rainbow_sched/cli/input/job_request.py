@@ -25,7 +25,7 @@ from rainbow_sched.model.request import Group, Request
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from rainbow_sched.client.jobs.methods import JobClient
+    from rainbow_sched.client.jobs import JobClient
 
 _BEFORE_KEY = re.compile(r",(?=[A-Za-z_][A-Za-z0-9_-]*=)")
 _NEVER_EMPTY = ("mem", "time", "image", "cwd", "select", "deadline", "start_after", "lost_after", "array")
@@ -226,7 +226,7 @@ async def sign(client: JobClient, prepared: PreparedJob, key: Ed25519PrivateKey 
     """
     if key is None:
         return prepared.submission
-    from rainbow_sched.client.access.methods import AccessClient
+    from rainbow_sched.client.access import AccessClient
     from rainbow_sched.client.signatures import signed
 
     owner = (await AccessClient(client.connection).who_am_i()).name

@@ -18,12 +18,11 @@ from rainbow_sched.cli.render.times import format_stopwatch
 from rainbow_sched.cli.shell.exit_codes import ExitCode, exit_code_of_job
 from rainbow_sched.cli.shell.messages import print_message
 from rainbow_sched.cli.shell.output_stream import OutputPrinter
-from rainbow_sched.client.jobs.codec import JobFilter
+from rainbow_sched.client.jobs import JobFilter
 from rainbow_sched.model.errors import RainbowError
 
 if TYPE_CHECKING:
-    from rainbow_sched.client.jobs.methods import JobClient
-    from rainbow_sched.client.jobs.views import JobInfo
+    from rainbow_sched.client.jobs import JobClient, JobInfo
 
 POLL_SECONDS = 0.2
 DOUBLE_KEY_SECONDS = 2.0

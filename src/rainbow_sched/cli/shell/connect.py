@@ -12,7 +12,7 @@ from rainbow_sched.cli.shell.lazy_group import importing
 
 if TYPE_CHECKING:
     from rainbow_sched.client.async_client import AsyncClient
-    from rainbow_sched.client.jobs.methods import JobClient
+    from rainbow_sched.client.jobs import JobClient
     from rainbow_sched.client.settings import ClientSettings
 
 R = TypeVar("R")
@@ -59,7 +59,7 @@ class Connector(NamedTuple):
         """Do the same with a client that has only the methods for jobs, and starts faster."""
         with importing():
             from rainbow_sched.client.connection import Connection
-            from rainbow_sched.client.jobs.methods import JobClient
+            from rainbow_sched.client.jobs import JobClient
 
         return _run(use, JobClient(Connection(self.settings())))
 

@@ -6,20 +6,8 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
-from rainbow_sched.model.errors import (
-    AlreadyExists,
-    Conflict,
-    Corrupt,
-    Denied,
-    Exhausted,
-    Impossible,
-    Invalid,
-    NotFound,
-    RainbowError,
-    Unauthenticated,
-    Unavailable,
-    Unsupported,
-)
+from rainbow_sched.model import errors
+from rainbow_sched.model.errors import RainbowError
 
 
 class ExitCode(enum.IntEnum):
@@ -40,17 +28,17 @@ class ExitCode(enum.IntEnum):
 
 # The first class that matches an error determines its exit code and its name in JSON.
 EXIT_CODES_BY_ERROR: tuple[tuple[type[RainbowError], ExitCode, str], ...] = (
-    (Invalid, ExitCode.USAGE, "invalid"),
-    (Impossible, ExitCode.UNSATISFIABLE, "unsatisfiable"),
-    (NotFound, ExitCode.NOT_FOUND, "not-found"),
-    (Unauthenticated, ExitCode.DENIED, "unauthenticated"),
-    (Denied, ExitCode.DENIED, "denied"),
-    (Unavailable, ExitCode.UNREACHABLE, "unreachable"),
-    (AlreadyExists, ExitCode.FAILED, "exists"),
-    (Conflict, ExitCode.FAILED, "conflict"),
-    (Exhausted, ExitCode.FAILED, "exhausted"),
-    (Unsupported, ExitCode.FAILED, "unsupported"),
-    (Corrupt, ExitCode.FAILED, "corrupt"),
+    (errors.Invalid, ExitCode.USAGE, "invalid"),
+    (errors.Impossible, ExitCode.UNSATISFIABLE, "unsatisfiable"),
+    (errors.NotFound, ExitCode.NOT_FOUND, "not-found"),
+    (errors.Unauthenticated, ExitCode.DENIED, "unauthenticated"),
+    (errors.Denied, ExitCode.DENIED, "denied"),
+    (errors.Unavailable, ExitCode.UNREACHABLE, "unreachable"),
+    (errors.AlreadyExists, ExitCode.FAILED, "exists"),
+    (errors.Conflict, ExitCode.FAILED, "conflict"),
+    (errors.Exhausted, ExitCode.FAILED, "exhausted"),
+    (errors.Unsupported, ExitCode.FAILED, "unsupported"),
+    (errors.Corrupt, ExitCode.FAILED, "corrupt"),
     (RainbowError, ExitCode.FAILED, "failed"),
 )
 

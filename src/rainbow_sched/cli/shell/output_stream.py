@@ -7,7 +7,7 @@ import sys
 from typing import BinaryIO, TextIO
 
 from rainbow_sched.cli.render.terminal import Cleaner
-from rainbow_sched.client.jobs.views import StreamChunk
+from rainbow_sched.client.jobs import StreamChunk
 
 
 class StreamWriter:

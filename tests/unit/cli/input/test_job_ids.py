@@ -4,8 +4,7 @@ import pytest
 
 from rainbow_sched.cli.input.job_ids import resolve
 from rainbow_sched.client import JobFilter
-from rainbow_sched.client.jobs.methods import ACTIVE_STATES
-from rainbow_sched.client.jobs.views import JobInfo
+from rainbow_sched.client.jobs import ACTIVE_STATES, JobInfo
 from rainbow_sched.model import errors
 from rainbow_sched.model.errors import Invalid
 

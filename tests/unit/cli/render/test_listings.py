@@ -12,9 +12,9 @@ from rainbow_sched.cli.commands import audit, group, receive, token, user
 from rainbow_sched.cli.render import clusters, jobs
 from rainbow_sched.cli.render.listings import Column, Listing, document_text, listing_text, table
 from rainbow_sched.cli.render.terminal import width
-from rainbow_sched.client.access.views import AuditLine, AuditLog, GroupInfo, TokenInfo, UserInfo
-from rainbow_sched.client.clusters.views import ClusterInfo, OfferInfo
-from rainbow_sched.client.jobs.views import JobInfo
+from rainbow_sched.client.access import AuditLine, AuditLog, GroupInfo, TokenInfo, UserInfo
+from rainbow_sched.client.clusters import ClusterInfo, OfferInfo
+from rainbow_sched.client.jobs import JobInfo
 from rainbow_sched.model.errors import Invalid
 
 LISTING = Listing(

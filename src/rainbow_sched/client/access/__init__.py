@@ -1,1 +1,0 @@
-"""The calls of `rainbow.v2.Access`: their RPCs, values, messages and methods."""

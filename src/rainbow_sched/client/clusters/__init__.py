@@ -1,1 +1,0 @@
-"""The calls of `rainbow.v2.Clusters` and `Agents`: their RPCs, values, messages and methods."""
