@@ -11,74 +11,57 @@ from collections.abc import Mapping, Sequence
 import click
 
 from rainbow_sched import __version__
-from rainbow_sched.cli.shell.lazy_group import LazyCommand, LazyGroup, OutputClosed
+from rainbow_sched.cli.shell.lazy_group import LazyGroup, OutputClosed
 
-SECTIONS: Mapping[str, Mapping[str, LazyCommand]] = {
+SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Jobs": {
-        "submit": LazyCommand("rainbow_sched.cli.commands.submit:submit", "Submit a job; print its id."),
-        "run": LazyCommand(
-            "rainbow_sched.cli.commands.run:run", "Run a job and print its output; exit with its exit code."
-        ),
-        "plan": LazyCommand(
-            "rainbow_sched.cli.commands.plan:plan", "Show where a job would run, and why; submit nothing."
-        ),
-        "explain": LazyCommand("rainbow_sched.cli.commands.explain:explain", "Explain the state of a job."),
-        "jobs": LazyCommand("rainbow_sched.cli.commands.jobs:jobs", "List jobs."),
-        "logs": LazyCommand("rainbow_sched.cli.commands.logs:logs", "Print the output of a job."),
-        "wait": LazyCommand("rainbow_sched.cli.commands.wait:wait", "Wait until jobs have ended."),
-        "cancel": LazyCommand("rainbow_sched.cli.commands.cancel:cancel", "Cancel jobs."),
-        "release": LazyCommand("rainbow_sched.cli.commands.release:release", "Release held jobs."),
+        "submit": "Submit a job; print its id.",
+        "run": "Run a job and print its output; exit with its exit code.",
+        "plan": "Show where a job would run, and why; submit nothing.",
+        "explain": "Explain the state of a job.",
+        "jobs": "List jobs.",
+        "logs": "Print the output of a job.",
+        "wait": "Wait until jobs have ended.",
+        "cancel": "Cancel jobs.",
+        "release": "Release held jobs.",
     },
     "Clusters": {
-        "clusters": LazyCommand("rainbow_sched.cli.commands.clusters:clusters", "List clusters, or show one."),
-        "register": LazyCommand(
-            "rainbow_sched.cli.commands.register:register", "Register a cluster or one of its subsystems."
-        ),
-        "update": LazyCommand(
-            "rainbow_sched.cli.commands.update:update", "Report a cluster's state or the state of its nodes."
-        ),
-        "drain": LazyCommand("rainbow_sched.cli.commands.drain:drain", "Stop new jobs on a cluster."),
-        "undrain": LazyCommand("rainbow_sched.cli.commands.drain:undrain", "Allow new jobs on a cluster again."),
-        "rules": LazyCommand(
-            "rainbow_sched.cli.commands.rules:rules", "Set who may use a cluster and how large jobs may be."
-        ),
-        "receive": LazyCommand("rainbow_sched.cli.commands.receive:receive", "Receive jobs of a cluster by hand."),
-        "delete": LazyCommand("rainbow_sched.cli.commands.delete:delete", "Delete a cluster or one of its subsystems."),
-        "restored": LazyCommand(
-            "rainbow_sched.cli.commands.restored:restored", "Show the results of a database restore."
-        ),
+        "clusters": "List clusters, or show one.",
+        "register": "Register a cluster or one of its subsystems.",
+        "update": "Report a cluster's state or the state of its nodes.",
+        "drain": "Stop new jobs on a cluster.",
+        "undrain": "Allow new jobs on a cluster again.",
+        "rules": "Set who may use a cluster and how large jobs may be.",
+        "receive": "Receive jobs of a cluster by hand.",
+        "delete": "Delete a cluster or one of its subsystems.",
+        "restored": "Show the results of a database restore.",
     },
     "Servers": {
-        "server": LazyCommand("rainbow_sched.cli.commands.server:server", "Run the scheduler."),
-        "agent": LazyCommand("rainbow_sched.agent.main:agent", "Run the agent beside a cluster."),
-        "discover": LazyCommand(
-            "rainbow_sched.cli.commands.discover:discover", "Describe this machine or cluster; send nothing."
-        ),
-        "demo": LazyCommand("rainbow_sched.cli.commands.demo:demo", "Run a demonstration on this machine."),
-        "torture": LazyCommand(
-            "rainbow_sched.cli.commands.torture:torture", "Check the guarantees under simulated faults."
-        ),
+        "server": "Run the scheduler.",
+        "agent": "Run the agent beside a cluster.",
+        "discover": "Describe this machine or cluster; send nothing.",
+        "demo": "Run a demonstration on this machine.",
+        "torture": "Check the guarantees under simulated faults.",
     },
     "Access": {
-        "login": LazyCommand("rainbow_sched.cli.commands.login:login", "Check a token and save it in the config file."),
-        "whoami": LazyCommand("rainbow_sched.cli.commands.whoami:whoami", "Show your user name and permissions."),
-        "user": LazyCommand("rainbow_sched.cli.commands.user:user", "Add, change, list and disable users."),
-        "group": LazyCommand(
-            "rainbow_sched.cli.commands.group:group", "Add, change and list groups of clusters and users."
-        ),
-        "token": LazyCommand("rainbow_sched.cli.commands.token:token", "Create, list, rotate and revoke tokens."),
-        "key": LazyCommand("rainbow_sched.cli.commands.key:key", "Create and show the key that signs your jobs."),
-        "audit": LazyCommand("rainbow_sched.cli.commands.audit:audit", "Show the audit log."),
+        "login": "Check a token and save it in the config file.",
+        "whoami": "Show your user name and permissions.",
+        "user": "Add, change, list and disable users.",
+        "group": "Add, change and list groups of clusters and users.",
+        "token": "Create, list, rotate and revoke tokens.",
+        "key": "Create and show the key that signs your jobs.",
+        "audit": "Show the audit log.",
     },
     "This program": {
-        "config": LazyCommand("rainbow_sched.cli.commands.config:config", "Write or show the configuration."),
-        "plugins": LazyCommand("rainbow_sched.cli.commands.plugins:plugins", "List policies, dialects and backends."),
-        "completion": LazyCommand(
-            "rainbow_sched.cli.commands.completion:completion", "Print the shell's completion script."
-        ),
+        "config": "Write or show the configuration.",
+        "plugins": "List policies, dialects and backends.",
+        "completion": "Print the shell's completion script.",
     },
 }
-
+_MODULES = {  # the others are in cli/commands/NAME.py
+    "agent": "rainbow_sched.agent.main",
+    "undrain": "rainbow_sched.cli.commands.drain",
+}
 EPILOG = """\b
 Examples:
   rainbow submit -N2 -n8 -t 30m -- ./simulate --steps 1000
@@ -100,7 +83,13 @@ _EXTRAS_BY_COMMAND = {
 _WRITE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
-@click.group(cls=LazyGroup, sections=SECTIONS, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    sections=SECTIONS,
+    modules=_MODULES,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, "-V", "--version", message="rainbow %(version)s")
 def cli() -> None:
     """Submit jobs to many clusters. Rainbow finds a cluster that can run the job and explains the choice."""

@@ -6,18 +6,11 @@ import contextlib
 import gc
 import importlib
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
 from rainbow_sched.model.hints import nearest
-
-
-class LazyCommand(NamedTuple):
-    """Import path of a command, and its line in `--help`."""
-
-    where: str  # module:attribute
-    help: str
 
 
 @contextlib.contextmanager
@@ -73,27 +66,30 @@ class CommandGroup(click.Group):
 
 
 class LazyGroup(CommandGroup):
-    """Lists its commands from a table in sections, and imports only the one that is used."""
+    """Lists its commands from a table in sections, and imports only the one that is used.
+
+    `sections` has the line of help by command. A command is in the module of its name under `cli/commands`, or in
+    the one that `modules` names.
+    """
 
     def __init__(
-        self, *args: Any, sections: Mapping[str, Mapping[str, LazyCommand]] | None = None, **kwargs: Any
+        self, *args: Any, sections: Mapping[str, Mapping[str, str]], modules: Mapping[str, str], **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.sections = sections or {}
+        self.sections, self.modules = sections, modules
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for section in self.sections.values() for name in section]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        for section in self.sections.values():
-            if cmd_name in section:
-                module, _, attribute = section[cmd_name].where.partition(":")
-                with importing():
-                    command: click.Command = getattr(importlib.import_module(module), attribute)
-                return command
-        return None
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        with importing():
+            module = importlib.import_module(self.modules.get(cmd_name, f"rainbow_sched.cli.commands.{cmd_name}"))
+        command: click.Command = getattr(module, cmd_name)
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, section in self.sections.items():
             with formatter.section(title):
-                formatter.write_dl([(name, entry.help) for name, entry in section.items()])
+                formatter.write_dl(list(section.items()))
