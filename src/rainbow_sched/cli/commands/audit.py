@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from rainbow_sched.cli.input.options import WholeNumber, output
-from rainbow_sched.cli.render.listings import MACHINE_FORMATS, Column, Listing, document_text, listing_text
+from rainbow_sched.cli.render.listings import MACHINE_FORMATS, Column, Listing, document_text, print_listing
 from rainbow_sched.cli.shell.connect import Connector, connected
+from rainbow_sched.cli.shell.messages import print_message
 
 if TYPE_CHECKING:
     from rainbow_sched.client.access import AuditLog
@@ -50,7 +51,7 @@ LISTING = Listing(
 @click.option(
     "--verb", default="", metavar="VERB", help="Only this action: job.submit, token.revoke, cluster.delete ..."
 )
-@click.option("--object", "thing", default="", metavar="NAME", help="Only actions on this object.")
+@click.option("--object", default="", metavar="NAME", help="Only actions on this object.")
 @click.option("--outcome", default="", metavar="WORD", help="Only this outcome: done, denied or unauthenticated.")
 @click.option("--address", default="", metavar="HOST", help="Only calls from this address.")
 @click.option("--after", type=int, default=None, metavar="SEQ", help="Lines after this one (default: the newest).")
@@ -60,22 +61,8 @@ LISTING = Listing(
 @click.option("--verify", is_flag=True, help="Verify the digests of the whole log.")
 @output
 @connected
-def audit(
-    connector: Connector,
-    actor: str,
-    verb: str,
-    thing: str,
-    outcome: str,
-    address: str,
-    after: int | None,
-    limit: int,
-    verify: bool,
-    format: str,
-) -> int:
+def audit(connector: Connector, after: int | None, limit: int, verify: bool, format: str, **filters: str) -> int:
     """List the audit log, or verify that it was not changed. For administrators."""
-    from rainbow_sched.cli.shell.messages import print_message
-
-    filters = {"actor": actor, "verb": verb, "object": thing, "outcome": outcome, "address": address}
     equal = {name: value for name, value in filters.items() if value}
     newest = after is None and not equal
     page = connector.call(
@@ -83,7 +70,7 @@ def audit(
     )
     if verify:
         return print_verification(page, format)
-    click.echo(listing_text(LISTING, [line.as_dict() for line in page.lines], format), nl=False)
+    print_listing(LISTING, [line.as_dict() for line in page.lines], format)
     if page.next:
         print_message(f"there are more lines: rainbow audit --after {page.next}")
     return 0
@@ -91,8 +78,6 @@ def audit(
 
 def print_verification(page: AuditLog, format: str) -> int:
     """Print whether the log is unchanged; return the exit code."""
-    from rainbow_sched.cli.shell.messages import print_message
-
     last = page.lines[-1].digest if page.lines else ""
     if format in MACHINE_FORMATS:
         document: dict[str, object] = {"verified": page.verified, "count": page.count}

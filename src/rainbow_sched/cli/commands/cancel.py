@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rainbow_sched.cli.input.options import on_clusters, output
+from rainbow_sched.cli.render import jobs
+from rainbow_sched.cli.render.listings import print_listing
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
@@ -44,9 +46,6 @@ def cancel(
     A running job is `cancelling` until its cluster has ended it. A job that ends by itself before
     that keeps its own result.
     """
-    from rainbow_sched.cli.render import jobs
-    from rainbow_sched.cli.render.listings import listing_text
-
     if bool(ids) == bool(wanted):
         raise click.UsageError("give either job ids or --filter")
 
@@ -58,13 +57,12 @@ def cancel(
     if format == "table":
         click.echo(sentence(rows, dry_run=dry_run))
     else:
-        click.echo(listing_text(jobs.listing(time.time()), rows, format), nl=False)
+        print_listing(jobs.listing(time.time()), rows, format)
 
 
 async def _select(client: JobClient, ids: tuple[str, ...], wanted: str | None, clusters: tuple[str, ...]) -> list[int]:
     from rainbow_sched.cli.commands.jobs import letters_of
     from rainbow_sched.cli.input.job_ids import resolve
-    from rainbow_sched.cli.render import jobs
     from rainbow_sched.client.jobs import ACTIVE_STATES, MAX_SELECTED_JOBS, JobFilter
 
     if ids and not clusters:

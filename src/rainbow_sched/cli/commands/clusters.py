@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import click
 
 from rainbow_sched.cli.input.options import on_clusters, output
+from rainbow_sched.cli.render import clusters as render_clusters
+from rainbow_sched.cli.render.listings import MACHINE_FORMATS, print_document, print_listing
 from rainbow_sched.cli.shell.connect import Connector, connected
+from rainbow_sched.cli.shell.messages import print_message
+from rainbow_sched.model.errors import NotFound
 
 EPILOG = """\b
 BIDS: share of jobs that started before the predicted p90, and actual/predicted wait.
@@ -29,22 +34,17 @@ Examples:
 def clusters(connector: Connector, name: str | None, tree: bool, clusters: tuple[str, ...], format: str) -> None:
     """List clusters with their free and total resources, or show details of the cluster NAME."""
     from rainbow_sched.cli.input.cluster_names import unknown_cluster
-    from rainbow_sched.cli.render import clusters as render_clusters
-    from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text, listing_text
-    from rainbow_sched.model.errors import NotFound
 
     if tree and not name:
         raise click.UsageError("--tree needs the NAME of a cluster")
+    listing = render_clusters.listing(time.time())
     if name:
         row = connector.call(lambda client: client.cluster(name, tree=tree)).as_dict()
-        if format in MACHINE_FORMATS:
-            click.echo(document_text({"schema": "rainbow.cluster/1", "cluster": row}, format), nl=False)
-        elif format not in ("table", "wide"):
-            click.echo(listing_text(render_clusters.listing(time.time()), [row], format), nl=False)
+        if format in (*MACHINE_FORMATS, "table", "wide"):
+            show = render_clusters.tree if tree else partial(render_clusters.cluster_details, now=time.time())
+            print_document("rainbow.cluster/1", {"cluster": row}, format, lambda: show(row))
         else:
-            click.echo(
-                render_clusters.tree(row) if tree else render_clusters.cluster_details(row, time.time()), nl=False
-            )
+            print_listing(listing, [row], format)
         return
     rows = [one.as_dict() for one in connector.call(lambda client: client.clusters())]
     known = {row["name"] for row in rows}
@@ -52,6 +52,6 @@ def clusters(connector: Connector, name: str | None, tree: bool, clusters: tuple
         if one not in known:
             raise NotFound(unknown_cluster(one, known))
     rows = [row for row in rows if not clusters or row["name"] in clusters]
-    click.echo(listing_text(render_clusters.listing(time.time()), rows, format), nl=False)
+    print_listing(listing, rows, format)
     if not rows and format in ("table", "wide"):
-        click.echo("rainbow: no clusters; add one with rainbow register cluster", err=True)
+        print_message("no clusters; add one with rainbow register cluster")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from rainbow_sched.cli.input.options import output
-from rainbow_sched.cli.render.listings import Column, Listing, listing_text
+from rainbow_sched.cli.render.listings import Column, Listing, print_listing
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
 
@@ -91,8 +91,7 @@ def init(path: str, name: str, server: str | None, secret_file: str | None, forc
 @connected
 def show(connector: Connector, format: str) -> None:
     """Show the settings and where each comes from. Secrets are shown as set or not set."""
-    rows = rows_of(connector.settings())
-    click.echo(listing_text(LISTING, rows, format), nl=False)
+    print_listing(LISTING, rows_of(connector.settings()), format)
 
 
 def rows_of(settings: Any) -> list[dict[str, str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rainbow_sched.cli.input.options import document_output, pairs
-from rainbow_sched.cli.render.listings import document_text
+from rainbow_sched.cli.render.listings import print_document
 
 if TYPE_CHECKING:
     from rainbow_sched.discovery.finder import DiscoveredCluster
@@ -25,7 +25,6 @@ Examples:
   rainbow discover --manager slurm --name perl --out perl.json
   rainbow discover --manager slurm -O conf=/etc/slurm/other.conf -o json
 """
-SCHEMA = "rainbow.discover/1"
 
 
 @click.command(epilog=EPILOG)
@@ -62,10 +61,7 @@ def discover(manager: str, name: str | None, options: tuple[str, ...], out: str 
     found = discover_cluster(name or hostname(), manager, pairs(options, "-O"))
     written = _write(found, Path(out)) if out else []
     described = describe(found, written)
-    if format in ("json", "jsonl", "yaml"):
-        click.echo(document_text({"schema": SCHEMA, **described}, format), nl=False)
-    else:
-        click.echo(text(described), nl=False)
+    print_document("rainbow.discover/1", described, format, lambda: text(described))
 
 
 def describe(found: DiscoveredCluster, written: list[str]) -> dict[str, Any]:

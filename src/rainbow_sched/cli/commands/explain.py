@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rainbow_sched.cli.input.options import document_output
+from rainbow_sched.cli.render.listings import print_document
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ Examples:
 def explain(connector: Connector, job: str, verbose: bool, again: bool, format: str) -> int:
     """Explain the state of JOB (an id, a name, or last): what each cluster lacks, and which changes would help."""
     from rainbow_sched.cli.render import explanation
-    from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
     from rainbow_sched.cli.render.terminal import columns
 
     async def get_explanation(client: JobClient) -> ExplanationInfo:
@@ -46,14 +46,14 @@ def explain(connector: Connector, job: str, verbose: bool, again: bool, format: 
 
     view = connector.call_jobs(get_explanation).as_dict()
     outcome = _replayed(view) if again else None
-    if format in MACHINE_FORMATS:
-        document = {"schema": "rainbow.explain/1", **view, **({} if outcome is None else {"replay": outcome})}
-        click.echo(document_text(document, format), nl=False)
-    elif outcome is None:
-        click.echo(explanation.explain(view, now=time.time(), verbose=verbose, limit=columns()), nl=False)
-    else:
+
+    def text() -> str:
+        if outcome is None:
+            return explanation.explain(view, now=time.time(), verbose=verbose, limit=columns())
         same = "the same" if outcome["same"] else "NOT the same"
-        click.echo(f"replayed: {outcome['winner'] or 'wait'}; stored: {outcome['stored'] or 'wait'}; {same}")
+        return f"replayed: {outcome['winner'] or 'wait'}; stored: {outcome['stored'] or 'wait'}; {same}\n"
+
+    print_document("rainbow.explain/1", view | ({"replay": outcome} if outcome else {}), format, text)
     return 0 if outcome is None or outcome["same"] else 1
 
 

@@ -12,7 +12,7 @@ import click
 
 from rainbow_sched.cli.input.options import WholeNumber, on_clusters, output, pairs
 from rainbow_sched.cli.render import jobs as render_jobs
-from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text, json_text, listing_text
+from rainbow_sched.cli.render.listings import MACHINE_FORMATS, json_text, print_document, print_listing
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.messages import print_message
 
@@ -72,7 +72,8 @@ def jobs(connector: Connector, format: str, watch: bool, stats: bool, count: int
         if filters["ids"] and not rows:
             await _check_exist(client, selected[0].ids, filters["ids"])
         if stats:
-            click.echo(_stats(rows, letters, format), nl=False)
+            counts = render_jobs.counts(rows, letters)
+            print_document("rainbow.job-stats/1", counts, format, lambda: f"{render_jobs.stats(rows, letters)}\n")
         else:
             _show(rows if count else rows[:DEFAULT_MAX_JOBS], format)
             if len(rows) > DEFAULT_MAX_JOBS and not count:
@@ -154,15 +155,8 @@ async def _check_exist(client: JobClient, ids: Sequence[int], words: Sequence[st
         raise NotFound(f"there is no job {', '.join(words)} that you may see; rainbow jobs -a lists them")
 
 
-def _stats(rows: list[dict[str, Any]], letters: frozenset[str], format: str) -> str:
-    if format in MACHINE_FORMATS:
-        return document_text({"schema": "rainbow.job-stats/1", **render_jobs.counts(rows, letters)}, format)
-    return f"{render_jobs.stats(rows, letters)}\n"
-
-
 def _show(rows: list[dict[str, Any]], format: str) -> None:
-    listing = render_jobs.listing(time.time())
-    click.echo(listing_text(listing, rows, format), nl=False)
+    print_listing(render_jobs.listing(time.time()), rows, format)
     if not rows and format in ("table", "wide"):
         print_message("no jobs; -a shows those that have ended")
 

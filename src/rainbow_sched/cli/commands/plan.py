@@ -10,6 +10,7 @@ import click
 
 from rainbow_sched.cli.input.job_options import JobCommand, JobOptions, job_options
 from rainbow_sched.cli.input.options import document_output
+from rainbow_sched.cli.render.listings import print_document
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ def plan(connector: Connector, options: JobOptions, format: str) -> int:
     from rainbow_sched.cli.input.cluster_names import check_clusters
     from rainbow_sched.cli.input.job_request import prepare
     from rainbow_sched.cli.render import plan as render_plan
-    from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
     from rainbow_sched.cli.render.terminal import columns
     from rainbow_sched.model.decision import Decision
 
@@ -51,11 +51,9 @@ def plan(connector: Connector, options: JobOptions, format: str) -> int:
 
     view, known = connector.call(get_plan)
     decision = Decision.from_record(view.decision)
-    if format in MACHINE_FORMATS:
-        document = {"schema": "rainbow.plan/1", "decision": view.decision, "explanations": list(view.explanations)}
-        click.echo(document_text(document, format), nl=False)
-    else:
-        text = render_plan.plan(
+
+    def text() -> str:
+        return render_plan.plan(
             decision,
             view.explanations,
             request=prepared.request,
@@ -64,7 +62,9 @@ def plan(connector: Connector, options: JobOptions, format: str) -> int:
             source=prepared.source,
             limit=columns(),
         )
-        click.echo(text, nl=False)
+
+    document = {"decision": view.decision, "explanations": list(view.explanations)}
+    print_document("rainbow.plan/1", document, format, text)
     return int(render_plan.exit_code(decision))
 
 

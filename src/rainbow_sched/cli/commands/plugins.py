@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from rainbow_sched.cli.input.options import output
-from rainbow_sched.cli.render.listings import Column, Listing, listing_text
+from rainbow_sched.cli.render.listings import Column, Listing, print_listing
 
 EPILOG = """\b
 Packages add plugins with the entry points rainbow.policies, rainbow.dialects, rainbow.graphs
@@ -35,8 +35,7 @@ LISTING = Listing(
 @output
 def plugins(format: str) -> None:
     """List the policies, dialects and backends of this installation, and those that fail to load."""
-    rows = [*_policies(), *_dialects(), *_graphs(), *_managers()]
-    click.echo(listing_text(LISTING, rows, format), nl=False)
+    print_listing(LISTING, [*_policies(), *_dialects(), *_graphs(), *_managers()], format)
 
 
 def _row(kind: str, name: str, origin: str, error: str = "") -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rainbow_sched.cli.input.options import WholeNumber, output
-from rainbow_sched.cli.render.listings import Column, Listing, listing_text
+from rainbow_sched.cli.render.listings import Column, Listing, print_listing
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
@@ -92,6 +92,6 @@ def receive(
     for row in rows:
         row.pop("token", None)
         row["spec"] = json.loads(row["spec"]) if row.get("spec") else None
-    click.echo(listing_text(LISTING, rows, format), nl=False)
+    print_listing(LISTING, rows, format)
     if not rows and format in ("table", "wide"):
         click.echo(f"rainbow: no jobs for {cluster}", err=True)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from rainbow_sched.cli.input.options import output
+from rainbow_sched.cli.render import jobs
+from rainbow_sched.cli.render.listings import print_listing
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
@@ -25,8 +27,6 @@ Example:
 @connected
 def release(connector: Connector, ids: tuple[str, ...], format: str) -> None:
     """Release the jobs IDS, which were submitted with --hold or are held after a restore because they may have run."""
-    from rainbow_sched.cli.render import jobs
-    from rainbow_sched.cli.render.listings import listing_text
 
     async def release_all(client: JobClient) -> list[JobInfo]:
         from rainbow_sched.cli.input.job_ids import resolve
@@ -34,4 +34,4 @@ def release(connector: Connector, ids: tuple[str, ...], format: str) -> None:
         return [await client.release(id) for id in await resolve(client, ids)]
 
     rows = [job.as_dict() for job in connector.call_jobs(release_all)]
-    click.echo(listing_text(jobs.listing(time.time()), rows, format), nl=False)
+    print_listing(jobs.listing(time.time()), rows, format)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rainbow_sched.cli.input.options import document_output
+from rainbow_sched.cli.render.listings import Column, print_document, table
+from rainbow_sched.cli.render.listings import text as field
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 if TYPE_CHECKING:
@@ -44,7 +46,6 @@ def restored(connector: Connector, without: tuple[str, ...], after: int, limit: 
     Jobs from before the restore wait until all clusters that may have run them have reported. With --without, jobs
     that may have run on that cluster are held until their owner releases them. For administrators.
     """
-    from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
 
     async def get_restore(client: AsyncClient) -> RestoreInfo:
         for name in without:
@@ -52,17 +53,11 @@ def restored(connector: Connector, without: tuple[str, ...], after: int, limit: 
         return await client.restore(after=after, limit=limit)
 
     restore = connector.call(get_restore).as_dict()
-    if format in MACHINE_FORMATS:
-        click.echo(document_text({"schema": "rainbow.restore/1", **restore}, format), nl=False)
-    else:
-        click.echo(text(restore), nl=False)
+    print_document("rainbow.restore/1", restore, format, lambda: text(restore))
 
 
 def text(restore: Mapping[str, Any]) -> str:
     """Format the results of a restore."""
-    from rainbow_sched.cli.render.listings import Column, table
-    from rainbow_sched.cli.render.listings import text as field
-
     reports = [Column("CLUSTER", field("name")), Column("REPORT", field("state")), Column("WHY", field("why"))]
     numbers = [
         Column(name, field(key), right=True) for name, key in (("N", "seq"), ("JOB", "job"), ("ATTEMPT", "attempt"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rainbow_sched.cli.input.options import document_output
+from rainbow_sched.cli.render.listings import print_document
 
 if TYPE_CHECKING:
     from rainbow_sched.server.options import ServerOptions
@@ -61,7 +62,7 @@ def backup(file: Path, data_dir: Path | None, db: str, format: str) -> None:
     from rainbow_sched.store.backup import back_up
 
     made = back_up(_options(data_dir, db).database(), file.absolute(), _progress())
-    _show({"schema": "rainbow.backup/1", **_described(made)}, f"{made.path}: {_sentence(made)}\n", format)
+    print_document("rainbow.backup/1", _described(made), format, lambda: f"{made.path}: {_sentence(made)}\n")
 
 
 @click.command(epilog=RESTORE_EPILOG)
@@ -89,7 +90,7 @@ def restore(file: Path | None, accept_loss: bool, data_dir: Path | None, db: str
         print_message(f"the backup has no administrator; the token of a new one is in {done.admin_token}")
     if done.set_aside is not None:
         print_message(f"the previous database was renamed to {done.set_aside}")
-    _show(_outcome(done), _summary(done), format)
+    print_document("rainbow.server-restore/1", _outcome(done), format, lambda: _summary(done))
 
 
 def _options(data_dir: Path | None, db: str) -> ServerOptions:
@@ -101,7 +102,6 @@ def _options(data_dir: Path | None, db: str) -> ServerOptions:
 
 def _outcome(done: Restored) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "schema": "rainbow.server-restore/1",
         "generation": done.generation.number,
         "old_jobs": done.generation.old_jobs,
         "clusters_awaited": done.clusters,
@@ -146,12 +146,6 @@ def _sentence(made: Backup) -> str:
     jobs = f"{made.jobs} job{'s' if made.jobs != 1 else ''}"
     last = "" if made.last_event_at is None else f", last event {made.last_event} at {utc(made.last_event_at)}"
     return f"{jobs}{last} ({made.bytes / 2**20:.1f} MiB)"
-
-
-def _show(document: dict[str, Any], text: str, format: str) -> None:
-    from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
-
-    click.echo(document_text(document, format) if format in MACHINE_FORMATS else text, nl=False)
 
 
 def _progress() -> Progress:

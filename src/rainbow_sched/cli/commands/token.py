@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from rainbow_sched.cli.input.options import document_output, output
-from rainbow_sched.cli.render.listings import Column, Listing, listing_text
+from rainbow_sched.cli.render.listings import MACHINE_FORMATS, Column, Listing, document_text, print_listing
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
+from rainbow_sched.cli.shell.messages import print_message
 
 if TYPE_CHECKING:
     from rainbow_sched.client.access import NewToken
@@ -89,7 +90,7 @@ def create(
 def listed(connector: Connector, owner: str, everybody: bool, dead: bool, format: str) -> None:
     """List tokens, without their texts."""
     tokens = connector.call(lambda client: client.tokens(owner=owner, everybody=everybody, dead=dead))
-    click.echo(listing_text(LISTING, [one.as_dict() for one in tokens], format), nl=False)
+    print_listing(LISTING, [one.as_dict() for one in tokens], format)
 
 
 @token.command(epilog="\b\nExample:\n  rainbow token revoke 3f9k2m1xq0ab\n")
@@ -144,9 +145,6 @@ def _seconds(text: str | None) -> float:
 
 
 def _show(made: NewToken, format: str) -> None:
-    from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
-    from rainbow_sched.cli.shell.messages import print_message
-
     if format in MACHINE_FORMATS:
         document = {"schema": "rainbow.token/1", "text": made.text, "token": made.token.as_dict()}
         click.echo(document_text(document, format), nl=False)

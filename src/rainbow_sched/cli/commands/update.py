@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from rainbow_sched.cli.input.options import document_output, pairs
+from rainbow_sched.cli.render.listings import print_document
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
 
@@ -38,7 +39,6 @@ def state(
 ) -> None:
     """Merge keys and values into a cluster's state, which policies use. Other keys are unchanged."""
     from rainbow_sched.cli.input.graph_files import cluster_settings, parse_value, read_object, secret_from_options
-    from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
 
     values_to_set = read_object(state_file) if state_file else {}
     values_to_set |= {key: parse_value(text) for key, text in pairs(values, "update state").items()}
@@ -46,14 +46,9 @@ def state(
         raise click.UsageError("no values given; use --state-file FILE or KEY=VALUE")
     settings, cluster = cluster_settings(connector.settings(), name, secret_from_options(None, secret_file))
     whole = connector.call(lambda client: client.update_state(cluster, values_to_set), settings)
-    if format in MACHINE_FORMATS:
-        click.echo(
-            document_text({"schema": "rainbow.state/1", "cluster": cluster, "state": dict(whole)}, format), nl=False
-        )
-    else:
-        click.echo(
-            f"{cluster}: {len(values_to_set)} key{'' if len(values_to_set) == 1 else 's'} updated, {len(whole)} in all"
-        )
+    keys = f"{len(values_to_set)} key{'' if len(values_to_set) == 1 else 's'}"
+    document = {"cluster": cluster, "state": dict(whole)}
+    print_document("rainbow.state/1", document, format, lambda: f"{cluster}: {keys} updated, {len(whole)} in all\n")
 
 
 @update.command(epilog=GROUP_EPILOG)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rainbow_sched.cli.input.options import output
-from rainbow_sched.cli.render.listings import Column, Listing, listing_text
+from rainbow_sched.cli.render.listings import Column, Listing, print_listing
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
 
@@ -81,7 +81,7 @@ def change(
 def listed(connector: Connector, format: str) -> None:
     """List users with their groups and rights."""
     rows = [one.as_dict() for one in connector.call(lambda client: client.users())]
-    click.echo(listing_text(LISTING, rows, format), nl=False)
+    print_listing(LISTING, rows, format)
 
 
 @user.command(epilog="\b\nExample:\n  rainbow user disable bob\n")

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from rainbow_sched.cli.input.options import output
+from rainbow_sched.cli.render import jobs
+from rainbow_sched.cli.render.listings import print_listing
 from rainbow_sched.cli.shell.connect import Connector, connected
+from rainbow_sched.cli.shell.exit_codes import ExitCode, exit_code_of_job
+from rainbow_sched.cli.shell.messages import print_message
 
 if TYPE_CHECKING:
     from rainbow_sched.client.jobs import JobClient, JobInfo
@@ -35,10 +39,6 @@ Examples:
 @connected
 def wait(connector: Connector, ids: tuple[str, ...], timeout: str | None, format: str) -> int:
     """Wait until all jobs IDS have ended: ids, ranges such as 3-9, names, last or all."""
-    from rainbow_sched.cli.render import jobs
-    from rainbow_sched.cli.render.listings import listing_text
-    from rainbow_sched.cli.shell.exit_codes import ExitCode, exit_code_of_job
-    from rainbow_sched.cli.shell.messages import print_message
     from rainbow_sched.jobspecs.reading.durations import parse_duration
 
     seconds = parse_duration(timeout) if timeout else None
@@ -59,19 +59,15 @@ def wait(connector: Connector, ids: tuple[str, ...], timeout: str | None, format
         print_message(f"not all jobs ended within {timeout}")
         return ExitCode.TIME_LIMIT
     if format != "table":
-        click.echo(listing_text(jobs.listing(time.time()), rows, format), nl=False)
+        print_listing(jobs.listing(time.time()), rows, format)
     else:
-        listed = (
-            rows
-            if len(rows) <= MAX_LISTED_JOBS
-            else [row for row in rows if row["state"] != "succeeded"][:MAX_LISTED_JOBS]
-        )
-        for row in listed:
+        many = len(rows) > MAX_LISTED_JOBS
+        listed = [row for row in rows if row["state"] != "succeeded"] if many else rows
+        for row in listed[:MAX_LISTED_JOBS]:
             how = jobs.info(row)
             print_message(f"job {row['id']} {row['state']}" + (f" ({how})" if how else ""))
-        if len(rows) > MAX_LISTED_JOBS:
+        if many:
             counts = Counter(row["state"] for row in rows)
-            print_message(
-                f"{len(rows)} jobs: " + ", ".join(f"{count} {state}" for state, count in counts.most_common())
-            )
+            summary = ", ".join(f"{count} {state}" for state, count in counts.most_common())
+            print_message(f"{len(rows)} jobs: {summary}")
     return max((exit_code_of_job(row) for row in rows), default=0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from rainbow_sched.cli.input.options import document_output
+from rainbow_sched.cli.render.listings import print_document
+from rainbow_sched.cli.render.terminal import one_line
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 EPILOG = """\b
@@ -18,11 +20,6 @@ Example:
 @connected
 def whoami(connector: Connector, format: str) -> None:
     """Show your user name and permissions."""
-    from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
-    from rainbow_sched.cli.render.terminal import one_line
-
     who = connector.call(lambda client: client.who_am_i())
-    if format in MACHINE_FORMATS:
-        click.echo(document_text({"schema": "rainbow.whoami/1", **who.as_dict()}, format), nl=False)
-    else:
-        click.echo(one_line(f"{who.name} ({who.kind or 'anonymous'}): {', '.join(who.scopes) or 'no scopes'}"))
+    line = one_line(f"{who.name} ({who.kind or 'anonymous'}): {', '.join(who.scopes) or 'no scopes'}")
+    print_document("rainbow.whoami/1", who.as_dict(), format, lambda: f"{line}\n")

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import click
+
 from rainbow_sched.cli.render.terminal import clean, one_line, width
 from rainbow_sched.model.errors import Invalid
 
@@ -67,6 +69,17 @@ def document_text(document: Mapping[str, Any], format: str) -> str:
 
         return to_yaml(json.loads(json.dumps(document)))
     return json_text(document)
+
+
+def print_listing(listing: Listing, rows: Sequence[Mapping[str, Any]], format: str) -> None:
+    """Print a listing on stdout."""
+    click.echo(listing_text(listing, rows, format), nl=False)
+
+
+def print_document(schema: str, values: Mapping[str, Any], format: str, text: Callable[[], str]) -> None:
+    """Print one document on stdout: the values as JSON or YAML, else the text for people."""
+    machine = format in MACHINE_FORMATS
+    click.echo(document_text({"schema": schema, **values}, format) if machine else text(), nl=False)
 
 
 def json_text(value: object) -> str:
