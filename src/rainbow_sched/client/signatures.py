@@ -21,9 +21,9 @@ VALIDITY_SECONDS = 7 * 86_400.0
 MAX_KEY_BYTES = 16 * 1024
 
 
-def key_path(environment: Mapping[str, str]) -> Path:
-    """Return the default path of the signing key: beside the user's config file."""
-    return user_path(environment).parent / "signing-key"
+def key_path(named: str | None, environment: Mapping[str, str]) -> Path:
+    """Return the path of the signing key: `named`, else beside the user's config file."""
+    return Path(named).expanduser() if named else user_path(environment).parent / "signing-key"
 
 
 def create_key(path: Path) -> None:
@@ -57,11 +57,6 @@ def load_key(path: Path) -> Ed25519PrivateKey:
     if not isinstance(key, Ed25519PrivateKey):
         raise Invalid(f"{path} is not an Ed25519 key; jobs are signed with Ed25519")
     return key
-
-
-def public_bytes(key: Ed25519PrivateKey) -> bytes:
-    """Return the 32 bytes of the public key."""
-    return key.public_key().public_bytes_raw()
 
 
 def signed(submission: JobSubmission, key: Ed25519PrivateKey, owner: str, now: float) -> JobSubmission:

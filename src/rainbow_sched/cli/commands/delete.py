@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rainbow_sched.cli.input.graph_files import cluster_settings
 from rainbow_sched.cli.shell.connect import Connector, connected
+from rainbow_sched.cli.shell.messages import print_message
+from rainbow_sched.client.config import Config, save
 from rainbow_sched.model.errors import Conflict, NotFound, Unauthenticated
 
 if TYPE_CHECKING:
     from rainbow_sched.client.async_client import AsyncClient
     from rainbow_sched.client.clusters import DeletionInfo
-    from rainbow_sched.client.config import Config
 
 POLL_SECONDS = 0.5
 
@@ -54,13 +56,9 @@ def delete(
     Jobs that have not started there go to other clusters. While jobs run there, --jobs is required. A cluster that is
     registered under the same name later starts clean.
     """
-    from rainbow_sched.cli.input.graph_files import cluster_settings, secret_from_options
-
     if cluster and named and cluster != named:
         raise click.UsageError(f"name one cluster: {cluster} or {named}")
-    settings, name = cluster_settings(
-        connector.settings(), cluster or named, secret_from_options(delete_secret, secret_file)
-    )
+    settings, name = cluster_settings(connector.settings(), cluster or named, secret_file, delete_secret)
     if subsystem not in ("", "cluster"):  # the prototype's word for the whole cluster
         connector.call(lambda client: client.delete_subsystem(name, subsystem), settings)
         click.echo(f"deleted subsystem {subsystem} of {name}")
@@ -82,9 +80,6 @@ def delete(
 
 def _remove_credentials(config: Config, name: str) -> None:
     """Remove the cluster's credentials from the config file; the server rejects calls with invalid credentials."""
-    from rainbow_sched.cli.shell.messages import print_message
-    from rainbow_sched.client.config import save
-
     left = config.without_cluster(name)
     if config.path is not None and left is not config:
         save(left, config.path)

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from rainbow_sched.cli.shell.connect import Connector, connected
-
-if TYPE_CHECKING:
-    from rainbow_sched.client.async_client import AsyncClient
-    from rainbow_sched.client.clusters import ClusterInfo
 
 DRAIN_EPILOG = """\b
 Examples:
@@ -29,12 +23,11 @@ Example:
 @connected
 def drain(connector: Connector, names: tuple[str, ...], reason: str) -> None:
     """Stop new jobs on the clusters NAMES. Running jobs continue; waiting jobs go to other clusters."""
-
-    async def each(client: AsyncClient) -> None:
-        for name in names:
-            _show(await client.drain(name, reason=reason))
-
-    connector.call(each)
+    connector.call_each(
+        names,
+        lambda client, name: client.drain(name, reason=reason),
+        lambda name, cluster: f"{name} is {cluster.standing}",
+    )
 
 
 @click.command(epilog=UNDRAIN_EPILOG)
@@ -42,13 +35,6 @@ def drain(connector: Connector, names: tuple[str, ...], reason: str) -> None:
 @connected
 def undrain(connector: Connector, names: tuple[str, ...]) -> None:
     """Allow new jobs on the clusters NAMES again."""
-
-    async def each(client: AsyncClient) -> None:
-        for name in names:
-            _show(await client.undrain(name))
-
-    connector.call(each)
-
-
-def _show(cluster: ClusterInfo) -> None:
-    click.echo(f"{cluster.name} is {cluster.standing}")
+    connector.call_each(
+        names, lambda client, name: client.undrain(name), lambda name, cluster: f"{name} is {cluster.standing}"
+    )

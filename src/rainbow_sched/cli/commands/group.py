@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from rainbow_sched.cli.input.options import output
 from rainbow_sched.cli.render.listings import Column, Listing, print_listing
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
+
+if TYPE_CHECKING:
+    from rainbow_sched.client.access import GroupInfo
 
 EPILOG = """\b
 A group can name clusters (submit:@gpu grants all of them), hold rights of its users, or
@@ -46,10 +51,7 @@ def group() -> None:
 @connected
 def add(connector: Connector, name: str, clusters: tuple[str, ...], rights: tuple[str, ...]) -> None:
     """Add the group NAME."""
-    updated = connector.call(lambda client: client.put_group(name, clusters=clusters, rights=rights, create=True))
-    click.echo(
-        f"{updated.name}: clusters {', '.join(updated.clusters) or '-'}; rights {', '.join(updated.rights) or '-'}"
-    )
+    _print(connector.call(lambda client: client.put_group(name, clusters=clusters, rights=rights, create=True)))
 
 
 @group.command("set", epilog="\b\nExample:\n  rainbow group set gpu --cluster perl\n")
@@ -70,16 +72,9 @@ def change(
     """Replace the clusters or the rights of the group NAME; options that are not given change nothing."""
     if not (clusters or rights or no_clusters or no_rights):
         raise click.UsageError("nothing to change; give --cluster, --allow, --no-clusters or --no-rights")
-    updated = connector.call(
-        lambda client: client.put_group(
-            name,
-            clusters=clusters if clusters or no_clusters else None,
-            rights=rights if rights or no_rights else None,
-        )
-    )
-    click.echo(
-        f"{updated.name}: clusters {', '.join(updated.clusters) or '-'}; rights {', '.join(updated.rights) or '-'}"
-    )
+    new_clusters = clusters if clusters or no_clusters else None
+    new_rights = rights if rights or no_rights else None
+    _print(connector.call(lambda client: client.put_group(name, clusters=new_clusters, rights=new_rights)))
 
 
 @group.command("list", epilog="\b\nExample:\n  rainbow group list\n")
@@ -89,3 +84,7 @@ def listed(connector: Connector, format: str) -> None:
     """List groups."""
     rows = [one.as_dict() for one in connector.call(lambda client: client.groups())]
     print_listing(LISTING, rows, format)
+
+
+def _print(group: GroupInfo) -> None:
+    click.echo(f"{group.name}: clusters {', '.join(group.clusters) or '-'}; rights {', '.join(group.rights) or '-'}")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import click
 
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
+from rainbow_sched.cli.shell.messages import print_message
 
 EPILOG = """\b
 A site can require signed jobs (rainbow agent --allowed-signers FILE). Then even a
@@ -31,10 +31,9 @@ def key() -> None:
 @click.option("--key", "path", metavar="FILE", help="File to write (default: beside the config file).")
 def create(path: str | None) -> None:
     """Create a key in a private file. There is no other copy of it."""
-    from rainbow_sched.cli.shell.messages import print_message
-    from rainbow_sched.client.signatures import create_key
+    from rainbow_sched.client.signatures import create_key, key_path
 
-    target = _path(path)
+    target = key_path(path, os.environ)
     create_key(target)
     click.echo(str(target))
     print_message("send sites the output of: rainbow key show")
@@ -46,16 +45,10 @@ def create(path: str | None) -> None:
 @connected
 def show(connector: Connector, path: str | None, user: str | None) -> None:
     """Print your public key as a line for a site's file of allowed signers."""
-    from rainbow_sched.client.signatures import load_key, public_bytes
+    from rainbow_sched.client.signatures import key_path, load_key
     from rainbow_sched.model.credential import user_name
     from rainbow_sched.model.signature import signer_line
 
-    public = public_bytes(load_key(_path(path)))
+    public = load_key(key_path(path, os.environ)).public_key().public_bytes_raw()
     name = user_name(user) if user else connector.call(lambda client: client.who_am_i()).name
     click.echo(signer_line(name, public))
-
-
-def _path(text: str | None) -> Path:
-    from rainbow_sched.client.signatures import key_path
-
-    return Path(text).expanduser() if text else key_path(os.environ)

@@ -7,15 +7,18 @@ import hmac
 import re
 import socket
 import ssl
-from typing import TYPE_CHECKING, Any
+import sys
+from dataclasses import replace
+from typing import Any
 
 import click
 
+from rainbow_sched.cli.input.graph_files import config_path_to_write
 from rainbow_sched.cli.shell.connect import Connector, connected
+from rainbow_sched.cli.shell.messages import print_message
+from rainbow_sched.client.config import save
+from rainbow_sched.client.settings import ClientSettings, Tls
 from rainbow_sched.model.errors import Denied, Invalid, Unavailable
-
-if TYPE_CHECKING:
-    from rainbow_sched.client.settings import ClientSettings
 
 EPILOG = """\b
 The token is read from the terminal without echo, from stdin, or from --token-file;
@@ -36,12 +39,6 @@ _FINGERPRINT = re.compile(r"sha256:([0-9a-f]{64})")
 @connected
 def login(connector: Connector, address: str | None, fingerprint: str | None) -> None:
     """Check a token against the server ADDRESS and save both in the config file (mode 0600)."""
-    from dataclasses import replace
-
-    from rainbow_sched.cli.input.graph_files import config_path_to_write
-    from rainbow_sched.cli.shell.messages import print_message
-    from rainbow_sched.client.config import save
-
     settings = (connector._replace(server=address) if address else connector).settings()
     if fingerprint:
         settings = _trusting(settings, fingerprint)
@@ -58,11 +55,6 @@ def login(connector: Connector, address: str | None, fingerprint: str | None) ->
 
 def _trusting(settings: ClientSettings, fingerprint: str) -> ClientSettings:
     """Return settings that trust the server's authority; save its certificate beside the config file."""
-    from dataclasses import replace
-
-    from rainbow_sched.cli.input.graph_files import config_path_to_write
-    from rainbow_sched.client.settings import Tls
-
     address = settings.servers[0]._replace(tls=True)
     pem = authority_of(address.host, address.port, fingerprint)
     path = config_path_to_write(settings).with_name("rainbow-ca.pem")
@@ -74,8 +66,6 @@ def _trusting(settings: ClientSettings, fingerprint: str) -> ClientSettings:
 
 
 def _token() -> str:
-    import sys
-
     if sys.stdin.isatty():
         text = str(click.prompt("Token", hide_input=True))
     else:

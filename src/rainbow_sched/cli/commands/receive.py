@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rainbow_sched.cli.input.graph_files import cluster_settings
 from rainbow_sched.cli.input.options import WholeNumber, output
 from rainbow_sched.cli.render.listings import Column, Listing, print_listing
 from rainbow_sched.cli.shell.connect import Connector, connected
+from rainbow_sched.cli.shell.messages import print_message
 
 if TYPE_CHECKING:
     from rainbow_sched.client.async_client import AsyncClient
@@ -75,10 +77,9 @@ def receive(
     Each job is leased to one receiver and returns to the queue unless it is accepted in time.
     Clusters with an agent do not need this command.
     """
-    from rainbow_sched.cli.input.graph_files import cluster_settings, secret_from_options
     from rainbow_sched.jobspecs.reading.durations import parse_duration
 
-    settings, cluster = cluster_settings(connector.settings(), name, secret_from_options(request_secret, secret_file))
+    settings, cluster = cluster_settings(connector.settings(), name, secret_file, request_secret)
     seconds = (parse_duration(lease) or 0.0) if lease else 0.0
 
     async def receive_jobs(client: AsyncClient) -> list[dict[str, Any]]:
@@ -94,4 +95,4 @@ def receive(
         row["spec"] = json.loads(row["spec"]) if row.get("spec") else None
     print_listing(LISTING, rows, format)
     if not rows and format in ("table", "wide"):
-        click.echo(f"rainbow: no jobs for {cluster}", err=True)
+        print_message(f"no jobs for {cluster}")

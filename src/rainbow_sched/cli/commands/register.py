@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
+from rainbow_sched.cli.input.graph_files import (
+    cluster_settings,
+    config_path_to_write,
+    graph_errors,
+    read_bytes,
+    secret_from_options,
+)
 from rainbow_sched.cli.input.options import document_output
+from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
+from rainbow_sched.cli.shell.messages import print_message
+from rainbow_sched.client.config import Config
+from rainbow_sched.client.config import save as save_config
+from rainbow_sched.client.settings import ClientSettings, new_config_values
 
 GROUP_EPILOG = """\b
 Examples:
@@ -69,11 +83,6 @@ def cluster(
 
     If the name exists, nothing changes.
     """
-    from dataclasses import replace
-
-    from rainbow_sched.cli.input.graph_files import graph_errors, read_bytes, secret_from_options
-    from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
-    from rainbow_sched.cli.shell.messages import print_message
     from rainbow_sched.model.cluster import cluster_name
 
     cluster_name(name)
@@ -104,17 +113,11 @@ def cluster(
         print_message(f"registered {name}; save these credentials, they are not shown again")
 
 
-def _save(settings: object, name: str, token: str, secret: str) -> None:
-    from rainbow_sched.cli.input.graph_files import config_path_to_write
-    from rainbow_sched.cli.shell.messages import print_message
-    from rainbow_sched.client.config import Config, save
-    from rainbow_sched.client.settings import ClientSettings, new_config_values
-
-    assert isinstance(settings, ClientSettings)
+def _save(settings: ClientSettings, name: str, token: str, secret: str) -> None:
     path = config_path_to_write(settings)
     config = settings.config if settings.config.values else Config(new_config_values(settings), path)
     config = config.with_value(name, "cluster", "name").with_value(secret, "cluster", "secret")
-    save(config.with_cluster_token(name, token), path)
+    save_config(config.with_cluster_token(name, token), path)
     print_message(f"registered {name}; its credentials are in {path}")
 
 
@@ -133,9 +136,7 @@ def _save(settings: object, name: str, token: str, secret: str) -> None:
 @connected
 def subsystem(connector: Connector, subsystem: str, graph: str, name: str | None, secret_file: str | None) -> None:
     """Add or replace a subsystem of a cluster."""
-    from rainbow_sched.cli.input.graph_files import cluster_settings, graph_errors, read_bytes, secret_from_options
-
-    settings, cluster = cluster_settings(connector.settings(), name, secret_from_options(None, secret_file))
+    settings, cluster = cluster_settings(connector.settings(), name, secret_file)
     data = read_bytes(graph)
     with graph_errors(graph):
         vertices = connector.call(lambda client: client.put_subsystem(cluster, subsystem, data), settings)

@@ -46,12 +46,13 @@ def rules(
 ) -> None:
     """Set who may use the cluster NAME and how large jobs may be."""
     from rainbow_sched.cli.render.clusters import format_rules
+    from rainbow_sched.jobspecs.reading.durations import parse_duration
 
     values = (allow_users, allow_groups, max_nodes, max_time, max_queued, signed)
     if all(value is None for value in values) and not clear:
         cluster = connector.call(lambda client: client.cluster(name))
     else:
-        seconds = None if max_time is None else _seconds(max_time)
+        seconds = None if max_time is None else parse_duration(max_time) or 0.0
         cluster = connector.call(
             lambda client: client.set_rules(
                 name,
@@ -65,9 +66,3 @@ def rules(
             )
         )
     click.echo(f"{cluster.name}: {format_rules(cluster.rules) or 'no rules'}")
-
-
-def _seconds(text: str) -> float:
-    from rainbow_sched.jobspecs.reading.durations import parse_duration
-
-    return 0.0 if text == "0" else parse_duration(text) or 0.0

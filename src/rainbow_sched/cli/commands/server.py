@@ -149,6 +149,7 @@ def _file(help: str, *names: str) -> Callable[[Command], Command]:
 @click.pass_context
 def server(
     ctx: click.Context,
+    /,
     config_path: str | None,
     data_dir: Path | None,
     policy: str | None,

@@ -14,7 +14,6 @@ from rainbow_sched.cli.shell.messages import print_message
 
 if TYPE_CHECKING:
     from rainbow_sched.client.access import NewToken
-    from rainbow_sched.client.async_client import AsyncClient
 
 EPILOG = """\b
 A token grants at most the rights of its owner; without --scope, all of them. Its text is
@@ -98,13 +97,7 @@ def listed(connector: Connector, owner: str, everybody: bool, dead: bool, format
 @connected
 def revoke(connector: Connector, ids: tuple[str, ...]) -> None:
     """Revoke the tokens IDS immediately; their open streams end within a second."""
-
-    async def each(client: AsyncClient) -> None:
-        for id in ids:
-            await client.revoke_token(id)
-            click.echo(f"{id} is revoked")
-
-    connector.call(each)
+    connector.call_each(ids, lambda client, id: client.revoke_token(id), lambda id, _: f"{id} is revoked")
 
 
 @token.command(epilog="\b\nExample:\n  rainbow token rotate 3f9k2m1xq0ab --grace 1h\n")
@@ -123,13 +116,11 @@ def rotate(connector: Connector, id: str, grace: str | None, format: str) -> Non
 @connected
 def renew(connector: Connector, clusters: tuple[str, ...]) -> None:
     """Ask the agents of CLUSTERS to replace their secrets, within a minute. For administrators."""
-
-    async def each(client: AsyncClient) -> None:
-        for cluster in clusters:
-            await client.ask_renewal(cluster)
-            click.echo(f"asked the agent of {cluster} to renew its secret")
-
-    connector.call(each)
+    connector.call_each(
+        clusters,
+        lambda client, cluster: client.ask_renewal(cluster),
+        lambda cluster, _: f"asked the agent of {cluster} to renew its secret",
+    )
 
 
 def _seconds(text: str | None) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from rainbow_sched.cli.input.graph_files import cluster_settings, parse_value, read_object
 from rainbow_sched.cli.input.options import document_output, pairs
 from rainbow_sched.cli.render.listings import print_document
 from rainbow_sched.cli.shell.connect import Connector, connected
@@ -38,13 +39,11 @@ def state(
     format: str,
 ) -> None:
     """Merge keys and values into a cluster's state, which policies use. Other keys are unchanged."""
-    from rainbow_sched.cli.input.graph_files import cluster_settings, parse_value, read_object, secret_from_options
-
     values_to_set = read_object(state_file) if state_file else {}
     values_to_set |= {key: parse_value(text) for key, text in pairs(values, "update state").items()}
     if not values_to_set:
         raise click.UsageError("no values given; use --state-file FILE or KEY=VALUE")
-    settings, cluster = cluster_settings(connector.settings(), name, secret_from_options(None, secret_file))
+    settings, cluster = cluster_settings(connector.settings(), name, secret_file)
     whole = connector.call(lambda client: client.update_state(cluster, values_to_set), settings)
     keys = f"{len(values_to_set)} key{'' if len(values_to_set) == 1 else 's'}"
     document = {"cluster": cluster, "state": dict(whole)}
@@ -58,12 +57,10 @@ def state(
 @connected
 def nodes(connector: Connector, marks: tuple[str, ...], name: str | None, secret_file: str | None) -> None:
     """Mark vertices of a cluster's graph, by name or id, with everything they contain."""
-    from rainbow_sched.cli.input.graph_files import cluster_settings, secret_from_options
-
     states = pairs(marks, "update nodes")
     wrong = [value for value in states.values() if value not in ("up", "down", "drained")]
     if wrong:
         raise click.UsageError(f"a vertex must be up, down or drained, not {wrong[0]!r}")
-    settings, cluster = cluster_settings(connector.settings(), name, secret_from_options(None, secret_file))
+    settings, cluster = cluster_settings(connector.settings(), name, secret_file)
     changed = connector.call(lambda client: client.patch_graph(cluster, states), settings)
     click.echo(f"{cluster}: {changed} vertices changed")

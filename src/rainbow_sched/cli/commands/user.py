@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from rainbow_sched.cli.input.options import output
 from rainbow_sched.cli.render.listings import Column, Listing, print_listing
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
+
+if TYPE_CHECKING:
+    from rainbow_sched.client.access import UserInfo
 
 EPILOG = """\b
 Rights are scopes: submit:CLUSTER, submit:@GROUP, submit:*, job:read:group|all,
@@ -50,8 +55,7 @@ def user() -> None:
 def add(connector: Connector, name: str, rights: tuple[str, ...], groups: tuple[str, ...]) -> None:
     """Add the user NAME. Create a token for the user with: rainbow token create --user NAME."""
     chosen = rights if rights or groups else ("submit:*",)
-    updated = connector.call(lambda client: client.put_user(name, groups=groups, rights=chosen, create=True))
-    click.echo(f"{updated.name}: groups {', '.join(updated.groups) or '-'}; rights {', '.join(updated.rights) or '-'}")
+    _print(connector.call(lambda client: client.put_user(name, groups=groups, rights=chosen, create=True)))
 
 
 @user.command("set", epilog="\b\nExample:\n  rainbow user set ana --allow submit:perl --group physics\n")
@@ -67,12 +71,9 @@ def change(
     """Replace the rights or the groups of the user NAME; options that are not given change nothing."""
     if not (rights or groups or no_rights or no_groups):
         raise click.UsageError("nothing to change; give --allow, --group, --no-rights or --no-groups")
-    updated = connector.call(
-        lambda client: client.put_user(
-            name, groups=groups if groups or no_groups else None, rights=rights if rights or no_rights else None
-        )
-    )
-    click.echo(f"{updated.name}: groups {', '.join(updated.groups) or '-'}; rights {', '.join(updated.rights) or '-'}")
+    new_groups = groups if groups or no_groups else None
+    new_rights = rights if rights or no_rights else None
+    _print(connector.call(lambda client: client.put_user(name, groups=new_groups, rights=new_rights)))
 
 
 @user.command("list", epilog="\b\nExample:\n  rainbow user list -o json\n")
@@ -100,3 +101,7 @@ def enable(connector: Connector, name: str) -> None:
     """Enable the user NAME again."""
     connector.call(lambda client: client.put_user(name, disabled=False))
     click.echo(f"{name} is active")
+
+
+def _print(user: UserInfo) -> None:
+    click.echo(f"{user.name}: groups {', '.join(user.groups) or '-'}; rights {', '.join(user.rights) or '-'}")

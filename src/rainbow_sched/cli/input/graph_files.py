@@ -68,8 +68,11 @@ def secret_from_options(secret: str | None, secret_file: str | None) -> str:
     return secret or ""
 
 
-def cluster_settings(settings: ClientSettings, name: str | None, secret: str) -> tuple[ClientSettings, str]:
-    """Return settings with the credentials of a cluster, and its name: from the option, else from the config file."""
+def cluster_settings(
+    settings: ClientSettings, name: str | None, secret_file: str | None, secret: str | None = None
+) -> tuple[ClientSettings, str]:
+    """Return settings with the credentials of a cluster, and its name: from the options, else from the config file."""
+    secret = secret_from_options(secret, secret_file)
     cluster = name or settings.cluster
     if not cluster:
         raise Invalid("no cluster is named; give --cluster-name, or a config file with cluster: {name, secret}")

@@ -216,7 +216,7 @@ def signing_key(options: JobOptions, environment: Mapping[str, str]) -> Ed25519P
         return None
     from rainbow_sched.client.signatures import key_path, load_key
 
-    return load_key(Path(options.key).expanduser() if options.key else key_path(environment))
+    return load_key(key_path(options.key, environment))
 
 
 async def sign(client: JobClient, prepared: PreparedJob, key: Ed25519PrivateKey | None) -> JobSubmission:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
+from rainbow_sched.cli.render.times import format_duration
 from rainbow_sched.cli.shell.lazy_group import importing
+from rainbow_sched.cli.shell.messages import print_message
 
 if TYPE_CHECKING:
     from rainbow_sched.client.async_client import AsyncClient
@@ -32,7 +34,6 @@ class Connector(NamedTuple):
 
         `new_config`: the command writes the config file, so it need not exist yet.
         """
-        from rainbow_sched.cli.shell.messages import print_message
         from rainbow_sched.client.private_files import open_to_others
         from rainbow_sched.client.settings import Overrides, read_secret, resolve
 
@@ -55,6 +56,20 @@ class Connector(NamedTuple):
         settings = settings or self.settings()
         return _run(use, AsyncClient(settings=settings))
 
+    def call_each(
+        self,
+        names: Iterable[str],
+        use: Callable[[AsyncClient, str], Awaitable[R]],
+        text: Callable[[str, R], str],
+    ) -> None:
+        """Call `use` for one name after the other, and print the text for each result."""
+
+        async def each(client: AsyncClient) -> None:
+            for name in names:
+                click.echo(text(name, await use(client, name)))
+
+        self.call(each)
+
     def call_jobs(self, use: Callable[[JobClient], Awaitable[R]]) -> R:
         """Do the same with a client that has only the methods for jobs, and starts faster."""
         with importing():
@@ -66,9 +81,6 @@ class Connector(NamedTuple):
 
 def _run(use: Callable[[ClientT], Awaitable[R]], client: ClientT) -> R:
     import asyncio  # takes 30 ms, which --help does not need
-
-    from rainbow_sched.cli.render.times import format_duration
-    from rainbow_sched.cli.shell.messages import print_message
 
     servers = ", ".join(map(str, client.connection.settings.servers))
     client.connection.on_unreachable = lambda seconds: print_message(

@@ -19,7 +19,7 @@ from rainbow_sched.agent.core.signatures import USED_FILE, SignatureChecker, Use
 from rainbow_sched.agent.core.state import AgentLimits
 from rainbow_sched.agent.runtime.journal import Journal
 from rainbow_sched.agent.runtime.loop import Agent, AgentParts
-from rainbow_sched.client.signatures import public_bytes, signed
+from rainbow_sched.client.signatures import signed
 from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.jobspecs.canonical import from_json, to_json
 from rainbow_sched.model.errors import Corrupt, Denied, Invalid
@@ -33,6 +33,10 @@ NOW = 1_000_000.0
 ANA, BOB, EVE = (Ed25519PrivateKey.generate() for _ in range(3))
 
 
+def line_of(name: str, key: Ed25519PrivateKey) -> str:
+    return signer_line(name, key.public_key().public_bytes_raw())
+
+
 @dataclass
 class Site:
     """An agent's place that asks for signatures; ana and bob have their keys there, eve has none."""
@@ -41,7 +45,7 @@ class Site:
     now: float = NOW
 
     def __post_init__(self) -> None:
-        lines = [signer_line("ana", public_bytes(ANA)), "# a comment", signer_line("bob", public_bytes(BOB))]
+        lines = [line_of("ana", ANA), "# a comment", line_of("bob", BOB)]
         (self.folder / "signers").write_text("\n".join(lines))
 
     def signatures(self, **changes: object) -> SignatureChecker:
@@ -283,7 +287,7 @@ def test_a_damaged_memory_of_signatures_is_refused_and_a_cut_one_is_mended(site:
 def test_keys_are_read_again_when_the_file_changes(site: Site):
     held = site.signatures()
     assert held.refuses(site.offer()) is None
-    (site.folder / "signers").write_text(signer_line("bob", public_bytes(BOB)))
+    (site.folder / "signers").write_text(line_of("bob", BOB))
     assert "has for ana" in str(held.refuses(site.offer()))
     (site.folder / "signers").unlink()
     assert "cannot read" in str(held.refuses(site.offer(1, BOB, "bob")))
