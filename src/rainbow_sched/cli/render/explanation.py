@@ -7,7 +7,7 @@ from typing import Any
 
 from rainbow_sched.cli.render import plan
 from rainbow_sched.cli.render.jobs import ENDED, info, seconds, state_letter, state_word
-from rainbow_sched.cli.render.terminal import COLUMNS, hanging, one_line, width
+from rainbow_sched.cli.render.terminal import COLUMNS, hanging, one_line, pad, width
 from rainbow_sched.cli.render.times import format_age, format_clock
 from rainbow_sched.model.decision import Decision
 
@@ -57,16 +57,11 @@ def _outlook(explanations: Sequence[Mapping[str, Any]]) -> str:
 
 def verdicts(explanations: Sequence[Mapping[str, Any]], limit: int = COLUMNS) -> str:
     """Format one line per cluster: ` corona  LATER  nodes: 2 free, 8 needed`."""
-    if not explanations:
-        return ""
-    size = max(width(one_line(entry["cluster"])) for entry in explanations)
+    size = max((width(one_line(entry["cluster"])) for entry in explanations), default=0)
     lines = []
     for entry in explanations:
-        name = one_line(entry["cluster"])
-        reasons = plan.sentences(entry) or [f"{entry.get('slots_now', 0)} would fit"]
-        lines.append(
-            hanging(f" {name}{' ' * (size - width(name))}  {FIT_WORDS.get(entry['fit'], '?'):<7}  ", reasons, limit)
-        )
+        lead = f" {pad(one_line(entry['cluster']), size)}  {FIT_WORDS.get(entry['fit'], '?'):<7}  "
+        lines.append(hanging(lead, plan.sentences(entry) or [f"{entry.get('slots_now', 0)} would fit"], limit))
     return "".join(lines)
 
 
@@ -126,7 +121,7 @@ def explain(view: Mapping[str, Any], *, now: float, verbose: bool, limit: int = 
         parts += [
             verdicts(explanations, limit),
             plan.nodes(explanations, limit),
-            plan.changes((e for e in explanations if e["fit"] not in ("now", "closed")), limit),
+            plan.changes(explanations, limit),
         ]
     if verbose:
         if decision is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from rainbow_sched.cli.render.listings import Column, table
-from rainbow_sched.cli.render.terminal import COLUMNS, hanging, one_line, width
+from rainbow_sched.cli.render.listings import Column, table, text
+from rainbow_sched.cli.render.terminal import COLUMNS, hanging, one_line, pad, width
 from rainbow_sched.cli.render.times import format_clock, format_duration
 from rainbow_sched.cli.shell.exit_codes import ExitCode
 from rainbow_sched.model.decision import Chosen, Decision, Row
@@ -15,6 +15,7 @@ from rainbow_sched.model.request import Request
 TICK, CROSS = "✔", "✗"
 MAX_CHANGES = 3
 MAX_OPTION_CHARACTERS = 80
+_NUMBERS = ("start", "wait", "cost", "score")  # columns of candidates that are aligned to the right
 
 
 def needed(request: Request) -> int:
@@ -43,11 +44,6 @@ def is_left_out(name: str, only: Collection[str], never: Collection[str]) -> boo
     return bool(only and name not in only) or name in never
 
 
-def selected_explanations(decision: Decision, explanations: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the explanations of clusters that the owner did not exclude."""
-    return [entry for entry in explanations if not excluded(decision, entry["cluster"])]
-
-
 def _possible_clusters(decision: Decision) -> int:
     """Return how many clusters that may be chosen can run the job now or later."""
     if not isinstance(decision.outcome, Chosen) and not decision.outcome.ever:
@@ -61,20 +57,11 @@ def candidates(decision: Decision, *, wanted: int | None, now: float, managers: 
     rows = [_candidate(row, decision, wanted, now, managers or {}) for row in decision.rows() if row.rank is not None]
     if not rows:
         return ""
-    return table(
-        (
-            Column("CLUSTER", lambda row: row["cluster"]),
-            Column("MANAGER", lambda row: row["manager"]),
-            Column("MATCH", lambda row: row["match"]),
-            Column("START", lambda row: row["start"], right=True),
-            Column("WAIT", lambda row: row["wait"], right=True),
-            Column("COST", lambda row: row["cost"], right=True),
-            Column("SCORE", lambda row: row["score"], right=True),
-            Column("CHOSEN", lambda row: row["chosen"], blank=""),
-        ),
-        rows,
-        indent=" ",
-    )
+    columns = [
+        Column(name.upper(), text(name), right=name in _NUMBERS, blank="" if name == "chosen" else "-")
+        for name in rows[0]
+    ]
+    return table(columns, rows, indent=" ")
 
 
 def _candidate(
@@ -101,7 +88,7 @@ def rejected(
     decision: Decision, explanations: Sequence[Mapping[str, Any]], managers: Mapping[str, str], limit: int = COLUMNS
 ) -> str:
     """Format each rejected cluster with its first reasons."""
-    by_name = {entry["cluster"]: entry for entry in selected_explanations(decision, explanations)}
+    by_name = {entry["cluster"]: entry for entry in explanations}
     out: dict[str, list[str]] = {}
     for row in decision.rows():
         if row.rank is None and not excluded(decision, row.name):
@@ -113,14 +100,13 @@ def rejected(
     out = {name: reasons for name, reasons in out.items() if reasons}
     if not out:
         return ""
+    kinds = {name: one_line(managers.get(name, "")) for name in out}
     size = max(width(one_line(name)) for name in out)
-    kind = max(width(one_line(managers.get(name, ""))) for name in out)
+    kind_size = max(map(width, kinds.values()))
     lines = []
     for name, reasons in out.items():
-        shown, manager = one_line(name), one_line(managers.get(name, ""))
-        gaps = " " * (size - width(shown)), " " * (kind - width(manager))
-        lead = f" {CROSS} {shown}{gaps[0]}  {manager}{gaps[1]}{'  ' if kind else ''}"
-        lines.append(hanging(lead, reasons, limit))
+        kind = f"{pad(kinds[name], kind_size)}  " if kind_size else ""
+        lines.append(hanging(f" {CROSS} {pad(one_line(name), size)}  {kind}", reasons, limit))
     return "".join(lines)
 
 
@@ -151,9 +137,11 @@ def sentences(entry: Mapping[str, Any], most: int = 2) -> list[str]:
 
 
 def changes(explanations: Iterable[Mapping[str, Any]], limit: int = COLUMNS) -> str:
-    """Format `Would fit if: -N 2 → corona · gpu 2 instead of 4 → perl`."""
+    """Format `Would fit if: -N 2 → corona · gpu 2 instead of 4 → perl`, for clusters that the job does not fit now."""
     by_sentence: dict[str, list[str]] = {}
     for entry in explanations:
+        if entry["fit"] in ("now", "closed"):
+            continue
         for change in entry.get("changes", ())[:MAX_CHANGES]:
             by_sentence.setdefault(one_line(str(change.get("sentence", ""))), []).append(one_line(entry["cluster"]))
     if not by_sentence:
@@ -200,14 +188,12 @@ def plan(
 ) -> str:
     """Return the output of `rainbow plan`."""
     known = managers or {}
+    selected = [entry for entry in explanations if not excluded(decision, entry["cluster"])]
     parts = [
         candidates(decision, wanted=needed(request), now=now, managers=known),
-        rejected(decision, explanations, known, limit),
-        nodes(selected_explanations(decision, explanations), limit),
-        changes(
-            (entry for entry in selected_explanations(decision, explanations) if entry["fit"] not in ("now", "closed")),
-            limit,
-        ),
+        rejected(decision, selected, known, limit),
+        nodes(selected, limit),
+        changes(selected, limit),
         verdict(decision),
     ]
     if request.ignored:

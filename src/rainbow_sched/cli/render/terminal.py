@@ -93,6 +93,11 @@ def _unfinished_start(text: str) -> int:
     return unfinished.start()
 
 
+def pad(text: str, columns: int) -> str:
+    """Return `text` with blanks up to this width."""
+    return text + " " * (columns - width(text))
+
+
 def width(text: str) -> int:
     """Return the number of columns of `text` on a terminal."""
     return sum(
