@@ -7,7 +7,6 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rainbow_sched.client.async_client import AsyncClient, AsyncJobHandle, JobResult
@@ -163,9 +162,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

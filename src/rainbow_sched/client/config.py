@@ -84,7 +84,7 @@ class Config:
         return list(entries) if isinstance(entries, list) else []
 
 
-def default_values(name: str, secret: str) -> dict[str, Any]:
+def default_values(name: str, secret: str, address: str) -> dict[str, Any]:
     """Return the values that `config init` writes: all keys of the prototype, without its default secret."""
     return {
         "scheduler": {
@@ -96,7 +96,7 @@ def default_values(name: str, secret: str) -> dict[str, Any]:
             },
         },
         "cluster": {"name": "", "secret": ""},
-        "graphdatabase": {"name": "memory", "host": "127.0.0.1:50051", "options": {"host": "127.0.0.1:50051"}},
+        "graphdatabase": {"name": "memory", "host": address, "options": {"host": address}},
         "clusters": [],
     }
 

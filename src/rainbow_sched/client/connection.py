@@ -156,26 +156,24 @@ class Connection:
     ) -> ResponseT:
         """Send one request and return the response. `bearer` replaces the configured credential."""
 
-        async def once(channel: grpc.aio.Channel, seconds: float) -> ResponseT:
+        def send(channel: grpc.aio.Channel, seconds: float) -> Awaitable[ResponseT]:
             metadata = self.metadata(rpc.credential, bearer=bearer, only=only)
             method = channel.unary_unary(rpc.path, _serialize, rpc.response.FromString)
-            response: ResponseT = await method(request, timeout=seconds, metadata=metadata)
-            return response
+            return method(request, timeout=seconds, metadata=metadata)
 
-        return await self._with_retries(once, rpc, bearer, timeout or self.timeouts.call)
+        return await self._with_retries(send, rpc, bearer, timeout or self.timeouts.call)
 
     async def upload(
         self, rpc: Rpc[RequestT, ResponseT], chunks: Callable[[], Iterable[RequestT]], *, bearer: str | None = None
     ) -> ResponseT:
         """Send a stream of chunks and return the response; `chunks` is called again for every retry."""
 
-        async def once(channel: grpc.aio.Channel, seconds: float) -> ResponseT:
+        def send(channel: grpc.aio.Channel, seconds: float) -> Awaitable[ResponseT]:
             metadata = self.metadata(rpc.credential, bearer=bearer)
             method = channel.stream_unary(rpc.path, _serialize, rpc.response.FromString)
-            response: ResponseT = await method(iter(chunks()), timeout=seconds, metadata=metadata)
-            return response
+            return method(iter(chunks()), timeout=seconds, metadata=metadata)
 
-        return await self._with_retries(once, rpc, bearer, self.timeouts.upload)
+        return await self._with_retries(send, rpc, bearer, self.timeouts.upload)
 
     async def stream(
         self,
@@ -244,7 +242,7 @@ class Connection:
 
     async def _with_retries(
         self,
-        once: Callable[[grpc.aio.Channel, float], Awaitable[ResponseT]],
+        send: Callable[[grpc.aio.Channel, float], Awaitable[ResponseT]],
         rpc: Rpc[RequestT, ResponseT],
         bearer: str | None,
         seconds: float,
@@ -256,7 +254,7 @@ class Connection:
             left = seconds - (loop.time() - began)
             try:
                 channel = await self._connected(address)
-                return await once(channel, max(left, 0.001))
+                return await send(channel, max(left, 0.001))
             except _NotConnected as error:
                 failure: RainbowError = Unavailable(str(error))
             except grpc.aio.AioRpcError as error:

@@ -169,10 +169,9 @@ def _configured_servers(config: Config) -> str:
 
 def new_config_values(settings: ClientSettings) -> dict[str, Any]:
     """Return the values of a new config file with these servers; the prototype's clients can read it too."""
-    values = configs.default_values("rainbow", "")
+    values = configs.default_values("rainbow", "", str(settings.servers[0]))
     if settings.origins.get("server") != "default":
         values["server"] = ",".join(f"{'https://' if one.tls else ''}{one}" for one in settings.servers)
-        values["graphdatabase"]["host"] = values["graphdatabase"]["options"]["host"] = str(settings.servers[0])
     return values
 
 
