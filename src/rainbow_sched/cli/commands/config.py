@@ -12,6 +12,7 @@ from rainbow_sched.cli.input.options import output
 from rainbow_sched.cli.render.listings import Column, Listing, print_listing
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
+from rainbow_sched.cli.shell.messages import print_message
 
 GROUP_EPILOG = """\b
 Examples:
@@ -71,19 +72,19 @@ def config() -> None:
 def init(path: str, name: str, server: str | None, secret_file: str | None, force: bool) -> None:
     """Write a private config file (mode 0600) for this program and the prototype's clients."""
     from rainbow_sched.client.config import Config, default_values, save
-    from rainbow_sched.client.settings import addresses, read_secret
+    from rainbow_sched.client.settings import DEFAULT_SERVER, addresses, read_secret
     from rainbow_sched.model.errors import AlreadyExists
 
     target = Path(path)
     if target.exists() and not force:
         raise AlreadyExists(f"{path} exists; use --force to replace it")
     from_file = read_secret(secret_file, "the registration secret") if secret_file else ""
-    values = default_values(name, from_file or os.environ.get("RAINBOW_REGISTRATION_SECRET", ""))
+    secret = from_file or os.environ.get("RAINBOW_REGISTRATION_SECRET", "")
+    values = default_values(name, secret, str(addresses(server or DEFAULT_SERVER)[0]))
     if server:
         values["server"] = server
-        values["graphdatabase"]["host"] = values["graphdatabase"]["options"]["host"] = str(addresses(server)[0])
     save(Config(values), target)
-    click.echo(f"rainbow: wrote {path}", err=True)
+    print_message(f"wrote {path}")
 
 
 @config.command(epilog=SHOW_EPILOG)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rainbow_sched.cli.input.options import WholeNumber, on_clusters, output, pairs
+from rainbow_sched.cli.input.options import number, on_clusters, output, pairs
 from rainbow_sched.cli.render import jobs as render_jobs
 from rainbow_sched.cli.render.listings import MACHINE_FORMATS, json_text, print_document, print_listing
+from rainbow_sched.cli.render.times import parse_time
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.messages import print_message
 
@@ -45,9 +46,7 @@ Examples:
 @click.option("--name", help="Only jobs with this name.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Only jobs with this label; repeatable.")
 @click.option("--since", metavar="TIME", help="Only jobs submitted since: -1d, 09:30, 2026-11-16.")
-@click.option(
-    "-c", "--count", type=WholeNumber(1), metavar="N", help="Maximum number of jobs, newest first (default: 1000)."
-)
+@number("-c", "--count", least=1, help="Maximum number of jobs, newest first (default: 1000).")
 @click.option("-w", "--watch", is_flag=True, help="Keep running and show changes.")
 @click.option("--stats", is_flag=True, help="Show only the number of jobs.")
 @on_clusters("Only jobs on these clusters.")
@@ -97,26 +96,24 @@ async def _filter(
     clusters: tuple[str, ...],
 ) -> tuple[list[JobFilter], frozenset[str]]:
     """Return the filters for the server, one per cluster, and the state letters to keep."""
-    from rainbow_sched.cli.render.times import parse_time
     from rainbow_sched.client.jobs import JobFilter
 
+    selected: Sequence[int] = ()
+    if ids:
+        from rainbow_sched.cli.input.job_ids import resolve
+
+        selected = await resolve(client, ids)
     letters = letters_of(wanted or ("active,inactive" if everything or ids else "active"))
     owner = await _own_name(client) if user == "me" else user or ""
     base = JobFilter(
         states=sorted({state for one in letters for state in render_jobs.STATES[one]}),
         name=name or "",
         labels=pairs(labels, "--label"),
-        ids=await _selected_ids(client, ids) if ids else (),
+        ids=selected,
         since=parse_time(since, time.time()) if since else None,
         owner=owner,
     )
     return [replace(base, cluster=cluster) for cluster in clusters or ("",)], letters
-
-
-async def _selected_ids(client: JobClient, words: tuple[str, ...]) -> list[int]:
-    from rainbow_sched.cli.input.job_ids import resolve
-
-    return await resolve(client, words)
 
 
 async def _own_name(client: JobClient) -> str:

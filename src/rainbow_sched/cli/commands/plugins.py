@@ -35,25 +35,16 @@ LISTING = Listing(
 @output
 def plugins(format: str) -> None:
     """List the policies, dialects and backends of this installation, and those that fail to load."""
-    print_listing(LISTING, [*_policies(), *_dialects(), *_graphs(), *_managers()], format)
+    from rainbow_sched.jobspecs.registry import dialects
+    from rainbow_sched.selection.policies import installed
+
+    rows = [_row("policy", policy.name, policy.origin, policy.error) for policy in installed().listing()]
+    rows += [_row("dialect", dialect.name, dialect.origin, dialect.error) for dialect in dialects().values()]
+    print_listing(LISTING, [*rows, *_graphs(), *_managers()], format)
 
 
 def _row(kind: str, name: str, origin: str, error: str = "") -> dict[str, str]:
     return {"kind": kind, "name": name, "origin": origin, **({"error": error} if error else {})}
-
-
-def _policies() -> Iterator[dict[str, str]]:
-    from rainbow_sched.selection.policies import installed
-
-    for listed in installed().listing():
-        yield _row("policy", listed.name, listed.origin, listed.error)
-
-
-def _dialects() -> Iterator[dict[str, str]]:
-    from rainbow_sched.jobspecs.registry import dialects
-
-    for dialect in dialects().values():
-        yield _row("dialect", dialect.name, dialect.origin, dialect.error)
 
 
 def _graphs() -> Iterator[dict[str, str]]:

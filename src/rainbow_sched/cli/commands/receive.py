@@ -62,15 +62,13 @@ LISTING = Listing(
 @connected
 def receive(
     connector: Connector,
-    limit: int,
-    accept_only: str,
-    order_by: str,
     taking: bool,
     lease: str | None,
     name: str | None,
     secret_file: str | None,
     request_secret: str | None,
     format: str,
+    **selection: Any,
 ) -> None:
     """Receive jobs that were assigned to a cluster. Rainbow does not track them any further.
 
@@ -83,7 +81,7 @@ def receive(
     seconds = (parse_duration(lease) or 0.0) if lease else 0.0
 
     async def receive_jobs(client: AsyncClient) -> list[dict[str, Any]]:
-        offers = await client.receive(cluster, limit=limit, accept_only=accept_only, order_by=order_by, lease=seconds)
+        offers = await client.receive(cluster, lease=seconds, **selection)
         if not taking or not offers:
             return [offer.as_dict() for offer in offers]
         accepted = set(await client.accept(cluster, offers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import click
@@ -13,7 +14,7 @@ from rainbow_sched.cli.input.graph_files import (
     read_bytes,
     secret_from_options,
 )
-from rainbow_sched.cli.input.options import document_output
+from rainbow_sched.cli.input.options import Command, document_output
 from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
@@ -44,6 +45,10 @@ Example:
 """
 
 
+def _graph_option(help: str) -> Callable[[Command], Command]:
+    return click.option("--nodes-json", "--graph", "graph", required=True, metavar="FILE", help=help)
+
+
 @click.group(cls=CommandGroup, epilog=GROUP_EPILOG)
 def register() -> None:
     """Register a cluster, or a subsystem of one."""
@@ -51,14 +56,7 @@ def register() -> None:
 
 @register.command(epilog=CLUSTER_EPILOG)
 @click.option("--cluster-name", "--cluster", "name", required=True, metavar="NAME", help="Name of the cluster.")
-@click.option(
-    "--nodes-json",
-    "--graph",
-    "graph",
-    required=True,
-    metavar="FILE",
-    help="Resource graph: JGF in either form, compact, or Flux R.",
-)
+@_graph_option("Resource graph: JGF in either form, compact, or Flux R.")
 @click.option("--manager", default="", metavar="KIND", help="Manager of the cluster: local, flux, slurm.")
 @click.option("--secret-file", metavar="FILE", help="File that holds the registration secret.")
 @click.option("-s", "--secret", metavar="TEXT", help="The registration secret (visible to other users of the machine).")
@@ -123,14 +121,7 @@ def _save(settings: ClientSettings, name: str, token: str, secret: str) -> None:
 
 @register.command(epilog=SUBSYSTEM_EPILOG)
 @click.option("--subsystem", required=True, metavar="NAME", help="Name of the subsystem: io, spack, network ...")
-@click.option(
-    "--nodes-json",
-    "--graph",
-    "graph",
-    required=True,
-    metavar="FILE",
-    help="Graph of the subsystem, attached to the cluster's graph.",
-)
+@_graph_option("Graph of the subsystem, attached to the cluster's graph.")
 @click.option("--cluster-name", "--cluster", "name", metavar="NAME", help="The cluster (default: the config's).")
 @click.option("--secret-file", metavar="FILE", help="File that holds the cluster's secret (default: the config's).")
 @connected

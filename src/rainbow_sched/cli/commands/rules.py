@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from rainbow_sched.cli.input.options import WholeNumber, names
+from rainbow_sched.cli.input.options import names, number
 from rainbow_sched.cli.shell.connect import Connector, connected
 
 EPILOG = """\b
@@ -23,46 +25,34 @@ Examples:
 
 @click.command(epilog=EPILOG)
 @click.argument("name")
-@click.option("--allow-users", metavar="USER[,...]", help="Allow only jobs of these users (and of --allow-groups).")
-@click.option("--allow-groups", metavar="GROUP[,...]", help="Allow only jobs of users in these groups.")
-@click.option("--max-nodes", type=WholeNumber(0), metavar="N", help="Maximum nodes per job.")
-@click.option("--max-time", metavar="DURATION", help="Maximum time limit of a job: 2h, 30m.")
 @click.option(
-    "--max-queued", type=WholeNumber(0), metavar="N", help="Maximum jobs per user on the cluster that have not ended."
+    "--allow-users", "users", metavar="USER[,...]", help="Allow only jobs of these users (and of --allow-groups)."
 )
+@click.option("--allow-groups", "groups", metavar="GROUP[,...]", help="Allow only jobs of users in these groups.")
+@number("--max-nodes", least=0, help="Maximum nodes per job.")
+@click.option("--max-time", metavar="DURATION", help="Maximum time limit of a job: 2h, 30m.")
+@number("--max-queued", least=0, help="Maximum jobs per user on the cluster that have not ended.")
 @click.option("--signed/--not-signed", default=None, help="Whether the agent runs only signed jobs.")
 @click.option("--clear", is_flag=True, help="Remove all rules first.")
 @connected
 def rules(
     connector: Connector,
     name: str,
-    allow_users: str | None,
-    allow_groups: str | None,
-    max_nodes: int | None,
+    users: str | None,
+    groups: str | None,
     max_time: str | None,
-    max_queued: int | None,
-    signed: bool | None,
     clear: bool,
+    **rest: Any,
 ) -> None:
     """Set who may use the cluster NAME and how large jobs may be."""
     from rainbow_sched.cli.render.clusters import format_rules
     from rainbow_sched.jobspecs.reading.durations import parse_duration
 
-    values = (allow_users, allow_groups, max_nodes, max_time, max_queued, signed)
-    if all(value is None for value in values) and not clear:
+    rest["users"] = None if users is None else names(users)
+    rest["groups"] = None if groups is None else names(groups)
+    rest["max_time"] = None if max_time is None else parse_duration(max_time) or 0.0
+    if all(value is None for value in rest.values()) and not clear:
         cluster = connector.call(lambda client: client.cluster(name))
     else:
-        seconds = None if max_time is None else parse_duration(max_time) or 0.0
-        cluster = connector.call(
-            lambda client: client.set_rules(
-                name,
-                users=None if allow_users is None else names(allow_users),
-                groups=None if allow_groups is None else names(allow_groups),
-                max_nodes=max_nodes,
-                max_time=seconds,
-                max_queued=max_queued,
-                signed=signed,
-                clear=clear,
-            )
-        )
+        cluster = connector.call(lambda client: client.set_rules(name, clear=clear, **rest))
     click.echo(f"{cluster.name}: {format_rules(cluster.rules) or 'no rules'}")

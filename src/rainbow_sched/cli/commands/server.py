@@ -6,11 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from rainbow_sched.cli.input.options import WholeNumber, document_output, pairs
+from rainbow_sched.cli.input.options import Command, WholeNumber, document_output, pairs
 from rainbow_sched.cli.render.listings import print_document
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
 from rainbow_sched.cli.shell.messages import print_message
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rainbow_sched.server.restore import Restored
     from rainbow_sched.store.backup import Backup, Progress
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 SERVER_EPILOG = """\b
 The registration secret, which clusters need to register, comes from

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import click
 
-from rainbow_sched.cli.input.options import WholeNumber, on_clusters
+from rainbow_sched.cli.input.options import Command, WholeNumber, number, on_clusters
 from rainbow_sched.jobspecs.manager_options import MANAGER_OPTIONS, ManagerOption
 from rainbow_sched.model.job import DEFAULT_RERUNS, MAX_RETRIES_OR_RERUNS
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 COMMAND_KEY = "rainbow.command"
 
 
@@ -73,19 +72,11 @@ class RerunOption(click.Option):
 
 RERUN = "--rerun"
 RESOURCES = (
-    click.option(
-        "-N",
-        "--nodes",
-        type=WholeNumber(1),
-        metavar="N",
-        help="Number of nodes; without -n or -c the job gets them exclusively.",
-    ),
-    click.option("-n", "--tasks", "--ntasks", "tasks", type=WholeNumber(1), metavar="N", help="Total number of tasks."),
-    click.option(
-        "-c", "--cores", "--cores-per-task", "cores", type=WholeNumber(1), metavar="N", help="Cores per task."
-    ),
-    click.option("-g", "--gpus", "--gpus-per-task", "gpus", type=WholeNumber(0), metavar="N", help="GPUs per task."),
-    click.option("--gpus-per-node", type=WholeNumber(0), metavar="N", help="GPUs per node; needs -N."),
+    number("-N", "--nodes", least=1, help="Number of nodes; without -n or -c the job gets them exclusively."),
+    number("-n", "--tasks", "--ntasks", "tasks", least=1, help="Total number of tasks."),
+    number("-c", "--cores", "--cores-per-task", "cores", least=1, help="Cores per task."),
+    number("-g", "--gpus", "--gpus-per-task", "gpus", least=0, help="GPUs per task."),
+    number("--gpus-per-node", least=0, help="GPUs per node; needs -N."),
     click.option("--mem", metavar="SIZE", help="Memory per node (without -N: of the job): 4G, 512M."),
     click.option(
         "-t",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -13,19 +13,13 @@ from rainbow_sched.model.hints import nearest
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-if TYPE_CHECKING:
-    _TextType = click.ParamType[str]
-else:
-    _TextType = click.ParamType  # generic to type checkers only, in older versions of click
-
-
 class WholeNumber(click.IntRange):
     """A whole number within bounds, which click calls an `integer range`."""
 
     name = "whole number"
 
 
-class OutputFormat(_TextType):
+class OutputFormat(click.ParamType[str]):
     """The value of `-o`: a named format, or a text such as '{id} {state}'."""
 
     name = "format"
@@ -65,6 +59,11 @@ def _format_option(help: str, **more: Any) -> Callable[[Command], Command]:
     return click.option(
         "-o", "--output", "format", type=OutputFormat(), default="table", envvar="RAINBOW_OUTPUT", help=help, **more
     )
+
+
+def number(*names: str, least: int, help: str) -> Callable[[Command], Command]:
+    """Add an option that takes a whole number of at least `least`."""
+    return click.option(*names, type=WholeNumber(least), metavar="N", help=help)
 
 
 def on_clusters(help: str) -> Callable[[Command], Command]:
