@@ -10,56 +10,14 @@ from typing import Any, cast
 
 import click
 
-from rainbow_sched.cli.input.options import Command, WholeNumber, number, on_clusters
+from rainbow_sched.cli.input.options import Command, WholeNumber, on_clusters
 from rainbow_sched.jobspecs.manager_options import MANAGER_OPTIONS, ManagerOption
 from rainbow_sched.model.job import DEFAULT_RERUNS, MAX_RETRIES_OR_RERUNS
 
 COMMAND_KEY = "rainbow.command"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOptions:
-    """Values of the options; None, empty or False: not given."""
-
-    file: str | None = None
-    jobspec: str | None = None
-    argv: tuple[str, ...] = ()
-    nodes: int | None = None
-    tasks: int | None = None
-    cores: int | None = None
-    gpus: int | None = None
-    gpus_per_node: int | None = None
-    mem: str | None = None
-    time: str | None = None
-    exclusive: bool = False
-    software: tuple[str, ...] = ()
-    image: str | None = None
-    compat: str | None = None
-    compat_table: str | None = None
-    name: str | None = None
-    env: tuple[str, ...] = ()
-    cwd: str | None = None
-    command: str | None = None
-    select: str | None = None
-    select_options: tuple[str, ...] = ()
-    prefer: str | None = None
-    deadline: str | None = None
-    max_cost: float | None = None
-    clusters: tuple[str, ...] = ()
-    not_clusters: str | None = None
-    hold: bool = False
-    start_after: str | None = None
-    priority: int = 0
-    labels: tuple[str, ...] = ()
-    rerun: int = 0
-    retries: int = 0
-    lost_after: str | None = None
-    fail_fast: bool = False
-    array: str | None = None
-    dependencies: tuple[str, ...] = ()
-    sign: bool = False
-    key: str | None = None
-    manager: Mapping[str, str] = field(default_factory=dict)  # by name of `jobspecs/manager_options.py`
+RERUN = "--rerun"
 
 
 class RerunOption(click.Option):
@@ -70,104 +28,128 @@ class RerunOption(click.Option):
         return record and (RERUN + "[=N]", record[1])
 
 
-RERUN = "--rerun"
-RESOURCES = (
-    number("-N", "--nodes", least=1, help="Number of nodes; without -n or -c the job gets them exclusively."),
-    number("-n", "--tasks", "--ntasks", "tasks", least=1, help="Total number of tasks."),
-    number("-c", "--cores", "--cores-per-task", "cores", least=1, help="Cores per task."),
-    number("-g", "--gpus", "--gpus-per-task", "gpus", least=0, help="GPUs per task."),
-    number("--gpus-per-node", least=0, help="GPUs per node; needs -N."),
-    click.option("--mem", metavar="SIZE", help="Memory per node (without -N: of the job): 4G, 512M."),
-    click.option(
+def _option(*names: str, default: Any = None, **attributes: Any) -> Any:
+    """Return a field for the value of an option."""
+    return field(default=default, metadata={"option": click.option(*names, default=default, **attributes)})
+
+
+def _repeated(*names: str, metavar: str, help: str) -> Any:
+    return _option(*names, default=(), multiple=True, metavar=metavar, help=help)
+
+
+def _flag(name: str, help: str) -> Any:
+    return _option(name, default=False, is_flag=True, help=help)
+
+
+def _number(*names: str, least: int, help: str) -> Any:
+    return _option(*names, type=WholeNumber(least), metavar="N", help=help)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """Values of the options, in the order of the help; None, empty or False: not given."""
+
+    file: str | None = None
+    argv: tuple[str, ...] = ()
+    nodes: int | None = _number(
+        "-N", "--nodes", least=1, help="Number of nodes; without -n or -c the job gets them exclusively."
+    )
+    tasks: int | None = _number("-n", "--tasks", "--ntasks", least=1, help="Total number of tasks.")
+    cores: int | None = _number("-c", "--cores", "--cores-per-task", least=1, help="Cores per task.")
+    gpus: int | None = _number("-g", "--gpus", "--gpus-per-task", least=0, help="GPUs per task.")
+    gpus_per_node: int | None = _number("--gpus-per-node", least=0, help="GPUs per node; needs -N.")
+    mem: str | None = _option("--mem", metavar="SIZE", help="Memory per node (without -N: of the job): 4G, 512M.")
+    time: str | None = _option(
         "-t",
         "--time",
         "--time-limit",
-        "time",
         metavar="DURATION",
         help="Time limit: 30m, 1.5h, 01:30:00; a bare number is seconds.",
-    ),
-    click.option("--exclusive", is_flag=True, help="Do not share the nodes with other jobs."),
-    click.option(
-        "--software", multiple=True, metavar="SPEC", help="Required software: 'lammps@>=2024 +kokkos'; repeatable."
-    ),
-    click.option("--image", metavar="REF", help="Container image to run the job in."),
-    click.option("--compat", metavar="FILE", help="The image's compatibility document, which clusters must meet."),
-    click.option(
-        "--compat-table",
-        metavar="FILE",
-        help="The site's additional rules for entries of compatibility documents.",
-    ),
-    click.option("--name", "--job-name", "name", help="Name of the job (default: the command)."),
-    click.option(
+    )
+    exclusive: bool = _flag("--exclusive", "Do not share the nodes with other jobs.")
+    software: tuple[str, ...] = _repeated(
+        "--software", metavar="SPEC", help="Required software: 'lammps@>=2024 +kokkos'; repeatable."
+    )
+    image: str | None = _option("--image", metavar="REF", help="Container image to run the job in.")
+    compat: str | None = _option(
+        "--compat", metavar="FILE", help="The image's compatibility document, which clusters must meet."
+    )
+    compat_table: str | None = _option(
+        "--compat-table", metavar="FILE", help="The site's additional rules for entries of compatibility documents."
+    )
+    name: str | None = _option("--name", "--job-name", help="Name of the job (default: the command).")
+    env: tuple[str, ...] = _repeated(
         "--env",
-        multiple=True,
         metavar="KEY[=VALUE]",
         help="Environment variable; without a value, copied from yours. Repeatable.",
-    ),
-    click.option("--cwd", metavar="DIR", help="Working directory on the cluster (default: a new one)."),
-    click.option(
+    )
+    cwd: str | None = _option("--cwd", metavar="DIR", help="Working directory on the cluster (default: a new one).")
+    command: str | None = _option(
         "--command", metavar="TEXT", help="Command as one text, split like a shell does; or write -- COMMAND."
-    ),
-    click.option("--jobspec", metavar="FILE", help="The same as FILE."),
-)
-TERMS = (
-    click.option(
+    )
+    jobspec: str | None = _option("--jobspec", metavar="FILE", help="The same as FILE.")
+    manager: Mapping[str, str] = field(default_factory=dict)  # by name of `jobspecs/manager_options.py`
+    select: str | None = _option(
         "--select", metavar="POLICY[:K=V,...]", help="Selection policy: random, least:key=queue_depth, start ..."
-    ),
-    click.option(
-        "--select-option", "select_options", multiple=True, metavar="K=V", help="Option of the policy; V may be @FILE."
-    ),
-    click.option(
+    )
+    select_options: tuple[str, ...] = _repeated(
+        "--select-option", "select_options", metavar="K=V", help="Option of the policy; V may be @FILE."
+    )
+    prefer: str | None = _option(
         "--prefer", type=click.Choice(["start", "cost"]), help="Prefer the earliest start or the lowest cost."
-    ),
-    click.option(
+    )
+    deadline: str | None = _option(
         "--deadline", metavar="TIME", help="Time by which the job must have ended: +6h, 18:00, 2026-11-16T09:00."
-    ),
-    click.option("--max-cost", type=click.FloatRange(0), metavar="N", help="Maximum cost."),
-    on_clusters("Use only these clusters."),
-    click.option("--not", "not_clusters", metavar="NAME[,NAME]", help="Do not use these clusters."),
-    click.option("--hold", is_flag=True, help="Hold the job until rainbow release."),
-    click.option("--start-after", metavar="TIME", help="Earliest start: +2h, 22:00."),
-    click.option("--priority", type=int, default=0, metavar="N", help="Priority among your jobs; higher starts first."),
-    click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label to filter by; repeatable."),
-    click.option(
+    )
+    max_cost: float | None = _option("--max-cost", type=click.FloatRange(0), metavar="N", help="Maximum cost.")
+    clusters: tuple[str, ...] = field(default=(), metadata={"option": on_clusters("Use only these clusters.")})
+    not_clusters: str | None = _option(
+        "--not", "not_clusters", metavar="NAME[,NAME]", help="Do not use these clusters."
+    )
+    hold: bool = _flag("--hold", "Hold the job until rainbow release.")
+    start_after: str | None = _option("--start-after", metavar="TIME", help="Earliest start: +2h, 22:00.")
+    priority: int = _option(
+        "--priority", type=int, default=0, metavar="N", help="Priority among your jobs; higher starts first."
+    )
+    labels: tuple[str, ...] = _repeated(
+        "--label", "labels", metavar="KEY=VALUE", help="Label to filter by; repeatable."
+    )
+    rerun: int = _option(
         RERUN,
         cls=RerunOption,
         type=WholeNumber(0, MAX_RETRIES_OR_RERUNS),
         default=0,
         help=f"Run again up to N times (default {DEFAULT_RERUNS}) after an unknown outcome: the cluster or a node was "
         "lost, or the job was preempted. Not after a failure.",
-    ),
-    click.option(
+    )
+    retries: int = _option(
         "--retries",
         type=WholeNumber(0, MAX_RETRIES_OR_RERUNS),
         default=0,
         metavar="N",
         help="Run again up to N times after a known failure. Not after an unknown outcome.",
-    ),
-    click.option(
+    )
+    lost_after: str | None = _option(
         "--lost-after",
         metavar="DURATION",
         help="Give up on a running job when its cluster has been unreachable for this long (default: 30m with --rerun "
         "on a single machine, else never).",
-    ),
-    click.option("--fail-fast", is_flag=True, help="Reject the job if no cluster can ever run it, instead of waiting."),
-    click.option(
+    )
+    fail_fast: bool = _flag("--fail-fast", "Reject the job if no cluster can ever run it, instead of waiting.")
+    array: str | None = _option(
         "--array", metavar="RANGE", help="Submit an array of jobs: 1-1000, 1-9:2, 0,3,5-7 (RAINBOW_ARRAY_INDEX)."
-    ),
-    click.option(
+    )
+    dependencies: tuple[str, ...] = _repeated(
         "-d",
         "--dependency",
         "dependencies",
-        multiple=True,
         metavar="KIND:ID[:ID...][,...]",
         help="after, afterok, afternotok or afterany:ID; for an array: afterok:3-9. Repeatable.",
-    ),
-    click.option("--sign", is_flag=True, help="Sign the job with your key, for sites that run only signed jobs."),
-    click.option(
+    )
+    sign: bool = _flag("--sign", "Sign the job with your key, for sites that run only signed jobs.")
+    key: str | None = _option(
         "--key", metavar="FILE", help="With --sign: file of the key (default: the key from rainbow key create)."
-    ),
-)
+    )
 
 
 class JobCommand(click.Command):
@@ -217,10 +199,11 @@ def job_options(
         return command(*args, options=options, **kwargs)
 
     decorated: Any = with_options
-    managers = (
-        click.option(f"--{one.name}", parameter, metavar=one.metavar, help=one.help)
-        for parameter, one in for_manager.items()
-    )
-    for option in reversed((*RESOURCES, *managers, *TERMS)):
-        decorated = option(decorated)
+    for spec in reversed(fields(JobOptions)):
+        if spec.name == "manager":
+            for parameter, one in reversed(for_manager.items()):
+                option = click.option(f"--{one.name}", parameter, metavar=one.metavar, help=one.help)
+                decorated = option(decorated)
+        elif spec.metadata:
+            decorated = spec.metadata["option"](decorated)
     return cast(Command, decorated)
