@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 import click
 
 from rainbow_sched.cli.input.options import WholeNumber, output
-from rainbow_sched.cli.render.listings import MACHINE_FORMATS, Column, Listing, document_text, print_listing
+from rainbow_sched.cli.render.listings import (
+    MACHINE_FORMATS,
+    Column,
+    Listing,
+    plain_columns,
+    print_document,
+    print_listing,
+    text,
+)
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.messages import print_message
 
@@ -32,16 +40,12 @@ LISTING = Listing(
     keys=("seq", "at", "actor", "credential", "address", "verb", "object", "outcome", "detail", "digest"),
     name="seq",
     columns=(
-        Column("SEQ", lambda row: str(row["seq"]), right=True),
-        Column("TIME", lambda row: row["at"]),
-        Column("ACTOR", lambda row: row.get("actor", "")),
-        Column("VERB", lambda row: row.get("verb", "")),
-        Column("OBJECT", lambda row: row.get("object", "")),
-        Column("OUTCOME", lambda row: row.get("outcome", "")),
-        Column("DETAIL", lambda row: row.get("detail", "")),
-        Column("ADDRESS", lambda row: row.get("address", ""), wide=True),
-        Column("TOKEN", lambda row: row.get("credential", ""), wide=True),
-        Column("DIGEST", lambda row: row.get("digest", ""), wide=True),
+        Column("SEQ", text("seq"), right=True),
+        Column("TIME", text("at")),
+        *plain_columns("ACTOR", "VERB", "OBJECT", "OUTCOME", "DETAIL"),
+        Column("ADDRESS", text("address"), wide=True),
+        Column("TOKEN", text("credential"), wide=True),
+        Column("DIGEST", text("digest"), wide=True),
     ),
 )
 
@@ -79,13 +83,11 @@ def audit(connector: Connector, after: int | None, limit: int, verify: bool, for
 def print_verification(page: AuditLog, format: str) -> int:
     """Print whether the log is unchanged; return the exit code."""
     last = page.lines[-1].digest if page.lines else ""
-    if format in MACHINE_FORMATS:
-        document: dict[str, object] = {"verified": page.verified, "count": page.count}
-        document |= {"digest": last} if page.verified else {"broken_at": page.broken_at}
-        click.echo(document_text({"schema": "rainbow.audit-check/1", **document}, format), nl=False)
-    elif page.verified:
-        click.echo(f"{page.count} lines, all digests are valid; digest of the newest: {last or '-'}")
-    else:
+    document: dict[str, object] = {"verified": page.verified, "count": page.count}
+    document |= {"digest": last} if page.verified else {"broken_at": page.broken_at}
+    valid = f"{page.count} lines, all digests are valid; digest of the newest: {last or '-'}\n"
+    print_document("rainbow.audit-check/1", document, format, lambda: valid if page.verified else "")
+    if not page.verified and format not in MACHINE_FORMATS:
         print_message(
             f"the digest of line {page.broken_at} of {page.count} is invalid: this line or a later one was changed"
         )

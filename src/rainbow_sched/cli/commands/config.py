@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from rainbow_sched.cli.input.options import output
-from rainbow_sched.cli.render.listings import Column, Listing, print_listing
+from rainbow_sched.cli.render.listings import Column, Listing, print_listing, text
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
 from rainbow_sched.cli.shell.messages import print_message
@@ -43,9 +43,9 @@ LISTING = Listing(
     key="settings",
     keys=("name", "value", "origin"),
     columns=(
-        Column("SETTING", lambda row: row["name"]),
-        Column("VALUE", lambda row: row["value"]),
-        Column("FROM", lambda row: row["origin"]),
+        Column("SETTING", text("name")),
+        Column("VALUE", text("value")),
+        Column("FROM", text("origin")),
     ),
 )
 
@@ -96,12 +96,7 @@ def show(connector: Connector, format: str) -> None:
 
 
 def rows_of(settings: Any) -> list[dict[str, str]]:
-    origins = settings.origins
-    hidden = {
-        "token": settings.token,
-        "cluster_secret": settings.cluster_secret,
-        "registration_secret": settings.registration_secret,
-    }
+    secrets = ("token", "cluster_secret", "registration_secret")
     shown = {
         "config": str(settings.config.path or "none"),
         "server": ",".join(str(one) + (" (TLS)" if one.tls else "") for one in settings.servers),
@@ -109,14 +104,14 @@ def rows_of(settings: Any) -> list[dict[str, str]]:
         "submit_tokens_for": ",".join(settings.cluster_tokens),
         "ca": settings.tls.ca,
         "cert": settings.tls.cert,
-        **{name: "set" if secret else "" for name, secret in hidden.items()},
+        **{name: "set" if getattr(settings, name) else "" for name in secrets},
     }
     in_file = {"cluster", "submit_tokens_for"}
     return [
         {
             "name": name,
             "value": value or "not set",
-            "origin": origins.get(name, "config" if name in in_file and value else ""),
+            "origin": settings.origins.get(name, "config" if name in in_file and value else ""),
         }
         for name, value in shown.items()
     ]

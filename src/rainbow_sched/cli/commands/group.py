@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rainbow_sched.cli.input.options import output
-from rainbow_sched.cli.render.listings import Column, Listing, print_listing
+from rainbow_sched.cli.render.listings import Listing, plain_columns, print_listing
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
 
@@ -28,12 +28,7 @@ LISTING = Listing(
     schema="rainbow.groups/1",
     key="groups",
     keys=("name", "clusters", "rights", "users"),
-    columns=(
-        Column("NAME", lambda row: row["name"]),
-        Column("CLUSTERS", lambda row: ",".join(row.get("clusters", ()))),
-        Column("RIGHTS", lambda row: ",".join(row.get("rights", ()))),
-        Column("USERS", lambda row: ",".join(row.get("users", ()))),
-    ),
+    columns=plain_columns("NAME", "CLUSTERS", "RIGHTS", "USERS"),
 )
 _cluster = click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="A cluster; repeatable.")
 _allow = click.option("--allow", "rights", multiple=True, metavar="SCOPE", help="A right of its users; repeatable.")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from rainbow_sched.cli.input.options import output
-from rainbow_sched.cli.render.listings import Column, Listing, print_listing
+from rainbow_sched.cli.render.listings import Listing, plain_columns, print_listing
 
 EPILOG = """\b
 Packages add plugins with the entry points rainbow.policies, rainbow.dialects, rainbow.graphs
@@ -22,12 +22,7 @@ LISTING = Listing(
     schema="rainbow.plugins/1",
     key="plugins",
     keys=("kind", "name", "origin", "error"),
-    columns=(
-        Column("KIND", lambda row: row["kind"]),
-        Column("NAME", lambda row: row["name"]),
-        Column("ORIGIN", lambda row: row["origin"]),
-        Column("ERROR", lambda row: row.get("error", "")),
-    ),
+    columns=plain_columns("KIND", "NAME", "ORIGIN", "ERROR"),
 )
 
 

@@ -9,7 +9,7 @@ import click
 
 from rainbow_sched.cli.input.graph_files import cluster_settings
 from rainbow_sched.cli.input.options import WholeNumber, output
-from rainbow_sched.cli.render.listings import Column, Listing, print_listing
+from rainbow_sched.cli.render.listings import Column, Listing, print_listing, text
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.messages import print_message
 
@@ -35,10 +35,10 @@ LISTING = Listing(
     keys=("job", "n", "token", "name", "owner", "spec", "terms", "lease", "priority", "array_index"),
     name="job",
     columns=(
-        Column("JOBID", lambda row: str(row["job"]), right=True),
+        Column("JOBID", text("job"), right=True),
         Column("USER", lambda row: str(row.get("owner", "")).removeprefix("user:")),
-        Column("NAME", lambda row: row.get("name", "")),
-        Column("PRIORITY", lambda row: str(row["priority"]), right=True),
+        Column("NAME", text("name")),
+        Column("PRIORITY", text("priority"), right=True),
         Column("COMMAND", _command),
     ),
     fields={"id": lambda row: row["job"], "command": _command},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rainbow_sched.cli.input.options import document_output
-from rainbow_sched.cli.render.listings import Column, print_document, table
+from rainbow_sched.cli.render.listings import Column, plain_columns, print_document, table
 from rainbow_sched.cli.render.listings import text as field
 from rainbow_sched.cli.shell.connect import Connector, connected
 
@@ -59,9 +59,7 @@ def restored(connector: Connector, without: tuple[str, ...], after: int, limit: 
 def text(restore: Mapping[str, Any]) -> str:
     """Format the results of a restore."""
     reports = [Column("CLUSTER", field("name")), Column("REPORT", field("state")), Column("WHY", field("why"))]
-    numbers = [
-        Column(name, field(key), right=True) for name, key in (("N", "seq"), ("JOB", "job"), ("ATTEMPT", "attempt"))
-    ]
+    numbers = [Column("N", field("seq"), right=True), *plain_columns("JOB", "ATTEMPT", right=True)]
     details = [Column("CLUSTER", field("cluster")), Column("FOUND", field("kind")), Column("DETAIL", field("detail"))]
     copied = f" from a backup of {restore['copied_at']}" if "copied_at" in restore else ""
     out = (

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 import click
 
 from rainbow_sched.cli.input.options import document_output, output
-from rainbow_sched.cli.render.listings import MACHINE_FORMATS, Column, Listing, document_text, print_listing
+from rainbow_sched.cli.render.listings import (
+    MACHINE_FORMATS,
+    Column,
+    Listing,
+    plain_columns,
+    print_document,
+    print_listing,
+    text,
+)
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
 from rainbow_sched.cli.shell.messages import print_message
@@ -33,14 +41,11 @@ LISTING = Listing(
     keys=("id", "kind", "owner", "scopes", "created_at", "expires_at", "revoked_at", "used_at", "uses_left", "note"),
     name="id",
     columns=(
-        Column("ID", lambda row: row["id"]),
-        Column("KIND", lambda row: row["kind"]),
-        Column("OWNER", lambda row: row["owner"]),
-        Column("SCOPES", lambda row: ",".join(row.get("scopes", ()))),
-        Column("EXPIRES", lambda row: row.get("expires_at", "")),
-        Column("LAST USE", lambda row: row.get("used_at", "")),
-        Column("REVOKED", lambda row: row.get("revoked_at", ""), wide=True),
-        Column("NOTE", lambda row: row.get("note", ""), wide=True),
+        *plain_columns("ID", "KIND", "OWNER", "SCOPES"),
+        Column("EXPIRES", text("expires_at")),
+        Column("LAST USE", text("used_at")),
+        Column("REVOKED", text("revoked_at"), wide=True),
+        Column("NOTE", text("note"), wide=True),
     ),
 )
 
@@ -136,14 +141,9 @@ def _seconds(text: str | None) -> float:
 
 
 def _show(made: NewToken, format: str) -> None:
-    if format in MACHINE_FORMATS:
-        document = {"schema": "rainbow.token/1", "text": made.text, "token": made.token.as_dict()}
-        click.echo(document_text(document, format), nl=False)
-        return
-    click.echo(made.text)
-    row = made.token.as_dict()
-    once = ", one use" if made.token.uses_left == 1 else ""
-    until = row.get("expires_at", "revoked")
-    print_message(
-        f"token {made.token.id} of {made.token.owner}{once}, valid until {until}: {', '.join(made.token.scopes)}"
-    )
+    token, row = made.token, made.token.as_dict()
+    print_document("rainbow.token/1", {"text": made.text, "token": row}, format, lambda: f"{made.text}\n")
+    if format not in MACHINE_FORMATS:
+        once = ", one use" if token.uses_left == 1 else ""
+        until = row.get("expires_at", "revoked")
+        print_message(f"token {token.id} of {token.owner}{once}, valid until {until}: {', '.join(token.scopes)}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rainbow_sched.cli.input.options import output
-from rainbow_sched.cli.render.listings import Column, Listing, print_listing
+from rainbow_sched.cli.render.listings import Column, Listing, plain_columns, print_listing, text
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
 
@@ -31,11 +31,10 @@ LISTING = Listing(
     key="users",
     keys=("name", "groups", "rights", "disabled", "created_at"),
     columns=(
-        Column("NAME", lambda row: row["name"]),
+        Column("NAME", text("name")),
         Column("STATE", lambda row: "disabled" if row.get("disabled") else "active"),
-        Column("GROUPS", lambda row: ",".join(row.get("groups", ()))),
-        Column("RIGHTS", lambda row: ",".join(row.get("rights", ()))),
-        Column("SINCE", lambda row: row.get("created_at", ""), wide=True),
+        *plain_columns("GROUPS", "RIGHTS"),
+        Column("SINCE", text("created_at"), wide=True),
     ),
 )
 _allow = click.option("--allow", "rights", multiple=True, metavar="SCOPE", help="A right; repeatable.")

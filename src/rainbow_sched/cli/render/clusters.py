@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rainbow_sched.cli.render.jobs import seconds
-from rainbow_sched.cli.render.listings import Column, Listing, table, text
+from rainbow_sched.cli.render.listings import Column, Listing, plain_columns, table, text
 from rainbow_sched.cli.render.terminal import clean, one_line
 from rainbow_sched.cli.render.times import format_age
 from rainbow_sched.model.bid import TrackRecord
@@ -47,8 +47,7 @@ def listing(now: float) -> Listing:
             *("subsystems", "queued", "running", "record", "reason", "rules", "wrong_nodes", "node_rules", "tree"),
         ),
         columns=(
-            Column("NAME", text("name")),
-            Column("MANAGER", text("manager")),
+            *plain_columns("NAME", "MANAGER"),
             Column("STATE", text("standing")),
             Column("SEEN", lambda row: seen(row, now), right=True),
             Column("NODES(free/all)", lambda row: free_of(row, "node")),
@@ -57,8 +56,7 @@ def listing(now: float) -> Listing:
             Column("QUEUE", text("queued"), right=True),
             Column("RUNS", text("running"), right=True),
             Column("BIDS(p90 held, bias)", track_record),
-            Column("SUBSYSTEMS", lambda row: ",".join(row.get("subsystems", ())), wide=True),
-            Column("REASON", text("reason"), wide=True),
+            *plain_columns("SUBSYSTEMS", "REASON", wide=True),
         ),
         fields={
             "nodes": lambda row: free_of(row, "node"),
@@ -108,18 +106,12 @@ def cluster_details(cluster: Mapping[str, Any], now: float) -> str:
     ]
     if rules := format_rules(cluster.get("rules", {})):
         lines.append(f"  rules       {rules}")
-    totals = table(
-        (
-            Column("TYPE", lambda total: total["type"]),
-            Column("FREE", lambda total: str(total["free"]), right=True),
-            Column("ALL", lambda total: str(total["all"]), right=True),
-            Column("VERTICES", lambda total: str(total["vertices"]), right=True),
-            Column("UNIT", lambda total: total.get("unit", "")),
-        ),
-        cluster.get("totals", ()),
-        indent="  ",
+    totals = (
+        Column("TYPE", text("type")),
+        *plain_columns("FREE", "ALL", "VERTICES", right=True),
+        Column("UNIT", text("unit")),
     )
-    lines += totals.splitlines()
+    lines += table(totals, cluster.get("totals", ()), indent="  ").splitlines()
     state = cluster.get("state", {})
     if state:
         at = seconds(cluster.get("state_at"))

@@ -28,8 +28,18 @@ class Column(NamedTuple):
 
 
 def text(key: str) -> Callable[[Mapping[str, Any]], str]:
-    """Return a column value that shows the row's `key`."""
-    return lambda row: str(row.get(key, ""))
+    """Return a column value that shows the row's `key`, a list with commas."""
+
+    def value(row: Mapping[str, Any]) -> str:
+        shown = row.get(key, "")
+        return ",".join(shown) if isinstance(shown, list | tuple) else str(shown)
+
+    return value
+
+
+def plain_columns(*headers: str, right: bool = False, wide: bool = False) -> tuple[Column, ...]:
+    """Return columns that show the values of the same names in lower case."""
+    return tuple(Column(header, text(header.lower()), right, wide) for header in headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

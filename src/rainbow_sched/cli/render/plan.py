@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from rainbow_sched.cli.render.listings import Column, table, text
+from rainbow_sched.cli.render.listings import Column, plain_columns, table, text
 from rainbow_sched.cli.render.terminal import COLUMNS, hanging, one_line, pad, width
 from rainbow_sched.cli.render.times import format_clock, format_duration
 from rainbow_sched.cli.shell.exit_codes import ExitCode
@@ -15,7 +15,6 @@ from rainbow_sched.model.request import Request
 TICK, CROSS = "✔", "✗"
 MAX_CHANGES = 3
 MAX_OPTION_CHARACTERS = 80
-_NUMBERS = ("start", "wait", "cost", "score")  # columns of candidates that are aligned to the right
 
 
 def needed(request: Request) -> int:
@@ -57,11 +56,9 @@ def candidates(decision: Decision, *, wanted: int | None, now: float, managers: 
     rows = [_candidate(row, decision, wanted, now, managers or {}) for row in decision.rows() if row.rank is not None]
     if not rows:
         return ""
-    columns = [
-        Column(name.upper(), text(name), right=name in _NUMBERS, blank="" if name == "chosen" else "-")
-        for name in rows[0]
-    ]
-    return table(columns, rows, indent=" ")
+    named = plain_columns("CLUSTER", "MANAGER", "MATCH")
+    numbers = plain_columns("START", "WAIT", "COST", "SCORE", right=True)
+    return table((*named, *numbers, Column("CHOSEN", text("chosen"), blank="")), rows, indent=" ")
 
 
 def _candidate(
