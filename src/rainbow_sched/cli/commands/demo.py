@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -201,29 +202,14 @@ class DemoFleet:
 
     def rainbow(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a `rainbow` command; raise Unavailable if it fails, unless `check` is False."""
-        done = subprocess.run(
-            [*_PROGRAM, *arguments],
-            env=self.environment(),
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        done = subprocess.run([*_PROGRAM, *arguments], **self._surroundings(), capture_output=True, check=False)
         if check and done.returncode:
             raise Unavailable(f"rainbow {' '.join(arguments)} ended with {done.returncode}:\n{done.stderr}")
         return done
 
     def following(self, *arguments: str) -> Iterator[str]:
         """Yield the output lines of a command; end it when the caller stops reading."""
-        process = subprocess.Popen(
-            [*_PROGRAM, *arguments],
-            env=self.environment(),
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            text=True,
-        )
+        process = subprocess.Popen([*_PROGRAM, *arguments], **self._surroundings(), stdout=subprocess.PIPE)
         assert process.stdout is not None
         try:
             for line in process.stdout:
@@ -232,6 +218,10 @@ class DemoFleet:
             process.kill()
             process.stdout.close()
             process.wait()
+
+    def _surroundings(self) -> dict[str, Any]:
+        """Return the arguments that run a command in the folder, with its output as text."""
+        return {"env": self.environment(), "cwd": self.folder, "stdin": subprocess.DEVNULL, "text": True}
 
     def kill(self, name: str) -> None:
         """Kill a process with SIGKILL."""

@@ -161,22 +161,20 @@ def _show(rows: list[dict[str, Any]], format: str) -> None:
 async def _watch(
     client: JobClient, selected: list[JobFilter], letters: frozenset[str], format: str, count: int
 ) -> None:
-    """Redraw the table at every change on a terminal; elsewhere print each event as a line of JSON."""
+    """Redraw the table at every change on a terminal; elsewhere print each event as a line of JSON.
+
+    It is redrawn at most twice a second, and at least every 5.5 s to update durations.
+    """
+    import asyncio
+
+    # Of all states: a job that ends must leave the list.
+    changes = replace(selected[0], states=(), cluster=selected[0].cluster if len(selected) == 1 else "")
+    events = client.watch(changes)
     if format in MACHINE_FORMATS or not sys.stdout.isatty():
-        async for event in client.watch(_changes(selected)):
+        async for event in events:
             click.echo(json_text(event.as_dict()), nl=False)
             sys.stdout.flush()
         return
-    await _redraw_on_changes(client, selected, letters, format, count)
-
-
-async def _redraw_on_changes(
-    client: JobClient, selected: list[JobFilter], letters: frozenset[str], format: str, count: int
-) -> None:
-    """Redraw the table after changes, at most twice a second and at least every 5.5 s, to update durations."""
-    import asyncio
-
-    events = client.watch(_changes(selected))
     next_event = asyncio.ensure_future(anext(events))
     while True:
         click.echo("\x1b[H\x1b[J", nl=False)
@@ -186,8 +184,3 @@ async def _redraw_on_changes(
         if next_event.done():
             next_event.result()
             next_event = asyncio.ensure_future(anext(events))
-
-
-def _changes(selected: list[JobFilter]) -> JobFilter:
-    """Return the filter for events: of all states, since a job that ends must leave the list."""
-    return replace(selected[0], states=(), cluster=selected[0].cluster if len(selected) == 1 else "")
