@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from rainbow_sched.client.connection import CallCredential, Connection, Rpc
+from rainbow_sched.client.connection import CallCredential, Connection, RequestT, ResponseT, Rpc
 from rainbow_sched.client.views import ServerValue, from_message, from_messages, json_object
 from rainbow_sched.pb.v2 import agents_pb2
 from rainbow_sched.pb.v2 import clusters_pb2 as pb
@@ -174,7 +174,7 @@ class ClusterClient:
     async def delete_subsystem(self, name: str, subsystem: str) -> None:
         """Delete a subsystem of a cluster."""
         request = pb.DeleteSubsystemRequest(cluster=name, subsystem=subsystem)
-        await self.connection.call(DELETE_SUBSYSTEM, request, bearer=self._cluster_secret(name))
+        await self._call_as_cluster(name, DELETE_SUBSYSTEM, request)
 
     async def delete_cluster(self, name: str, *, jobs: str = "") -> DeletionInfo:
         """Delete a cluster. If jobs run there, `jobs` must be wait, cancel or lose.
@@ -182,20 +182,19 @@ class ClusterClient:
         With `wait` and `cancel` the cluster gets no new jobs and is deleted when the last running job has ended.
         """
         request = pb.DeleteClusterRequest(cluster=name, jobs=jobs)
-        answer = await self.connection.call(DELETE_CLUSTER, request, bearer=self._cluster_secret(name))
+        answer = await self._call_as_cluster(name, DELETE_CLUSTER, request)
         return DeletionInfo(moved=answer.jobs_moved, running=answer.jobs_running)
 
     async def update_state(self, name: str, values: Mapping[str, object]) -> Mapping[str, object]:
         """Merge keys and values into a cluster's state; return the whole state."""
         request = pb.UpdateStateRequest(cluster=name, values=json.dumps(dict(values), allow_nan=False))
-        answer = await self.connection.call(UPDATE_STATE, request, bearer=self._cluster_secret(name))
-        state: Mapping[str, object] = json.loads(answer.values or "{}")
-        return state
+        answer = await self._call_as_cluster(name, UPDATE_STATE, request)
+        return json_object(answer.values)
 
     async def patch_graph(self, name: str, marks: Mapping[str, str]) -> int:
         """Mark vertices (by id or name) up, down or drained; return how many changed."""
         request = pb.PatchGraphRequest(cluster=name, marks=marks)
-        return (await self.connection.call(PATCH_GRAPH, request, bearer=self._cluster_secret(name))).changed
+        return (await self._call_as_cluster(name, PATCH_GRAPH, request)).changed
 
     async def clusters(self) -> tuple[ClusterInfo, ...]:
         """Return all clusters that the caller may see."""
@@ -210,12 +209,12 @@ class ClusterClient:
     async def drain(self, name: str, *, reason: str = "") -> ClusterInfo:
         """Stop new jobs on a cluster; running jobs continue."""
         request = pb.DrainRequest(cluster=name, reason=reason)
-        return _cluster_info(await self.connection.call(DRAIN, request, bearer=self._operator_token(name)))
+        return _cluster_info(await self._call_as_operator(name, DRAIN, request))
 
     async def undrain(self, name: str) -> ClusterInfo:
         """Allow new jobs on a drained cluster."""
         request = pb.UndrainRequest(cluster=name)
-        return _cluster_info(await self.connection.call(UNDRAIN, request, bearer=self._operator_token(name)))
+        return _cluster_info(await self._call_as_operator(name, UNDRAIN, request))
 
     async def restore(self, *, after: int = 0, limit: int = 0) -> RestoreInfo:
         """Return what the last restore of the server's database found and waits for; for administrators."""
@@ -250,7 +249,7 @@ class ClusterClient:
             signed=signed,
             clear=clear,
         )
-        return _cluster_info(await self.connection.call(SET_RULES, request, bearer=self._operator_token(name)))
+        return _cluster_info(await self._call_as_operator(name, SET_RULES, request))
 
     async def receive(
         self, name: str, *, limit: int = 0, accept_only: str = "", order_by: str = "", lease: float = 0.0
@@ -259,22 +258,26 @@ class ClusterClient:
         request = agents_pb2.ReceiveRequest(
             cluster=name, limit=limit, accept_only=accept_only, order_by=order_by, lease=lease
         )
-        answer = await self.connection.call(RECEIVE, request, bearer=self._cluster_secret(name))
+        answer = await self._call_as_cluster(name, RECEIVE, request)
         return tuple(_offer_info(one) for one in answer.offers)
 
     async def accept(self, name: str, offers: Iterable[OfferInfo]) -> tuple[int, ...]:
         """Accept leased jobs; return the ids of those whose lease was still valid."""
         refs = [agents_pb2.AttemptRef(job=one.job, n=one.n, token=one.token) for one in offers]
         request = agents_pb2.AcceptRequest(cluster=name, attempts=refs)
-        answer = await self.connection.call(ACCEPT, request, bearer=self._cluster_secret(name))
+        answer = await self._call_as_cluster(name, ACCEPT, request)
         return tuple(ref.job for ref in answer.accepted)
+
+    async def _call_as_cluster(self, name: str, rpc: Rpc[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        return await self.connection.call(rpc, request, bearer=self._cluster_secret(name))
+
+    async def _call_as_operator(self, name: str, rpc: Rpc[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        """Call with the user's token if there is one, else with the cluster's secret."""
+        bearer = self.connection.settings.token or self._cluster_secret(name)
+        return await self.connection.call(rpc, request, bearer=bearer)
 
     def _cluster_secret(self, name: str) -> str:
         return self.connection.settings.secret_for(name)
-
-    def _operator_token(self, name: str) -> str:
-        """Return the user's token if there is one, else the cluster's secret."""
-        return self.connection.settings.token or self._cluster_secret(name)
 
 
 def _cluster_info(message: pb.Cluster) -> ClusterInfo:

@@ -7,13 +7,7 @@ from dataclasses import replace
 
 import click
 
-from rainbow_sched.cli.input.graph_files import (
-    cluster_settings,
-    config_path_to_write,
-    graph_errors,
-    read_bytes,
-    secret_from_options,
-)
+from rainbow_sched.cli.input import graph_files
 from rainbow_sched.cli.input.options import Command, document_output
 from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
 from rainbow_sched.cli.shell.connect import Connector, connected
@@ -84,21 +78,21 @@ def cluster(
     from rainbow_sched.model.cluster import cluster_name
 
     cluster_name(name)
-    data = read_bytes(graph)
+    data = graph_files.read_bytes(graph)
     settings = connector.settings(new_config=save)
     if replacing:
-        with graph_errors(graph):
+        with graph_files.graph_errors(graph):
             vertices = connector.call(lambda client: client.replace_graph(name, data), settings)
         click.echo(f"{name}: graph replaced, {vertices} vertices")
         return
-    registration_secret = secret_from_options(secret, secret_file)
+    registration_secret = graph_files.secret_from_options(secret, secret_file)
     if registration_secret:
         settings = replace(
             settings,
             registration_secret=registration_secret,
             origins={**settings.origins, "registration_secret": "flag"},
         )
-    with graph_errors(graph):
+    with graph_files.graph_errors(graph):
         answer = connector.call(lambda client: client.register(name, data, manager=manager), settings)
     if answer.exists:
         print_message(f"{name} is already registered; nothing was changed (use --replace to replace its graph)")
@@ -112,7 +106,7 @@ def cluster(
 
 
 def _save(settings: ClientSettings, name: str, token: str, secret: str) -> None:
-    path = config_path_to_write(settings)
+    path = graph_files.config_path_to_write(settings)
     config = settings.config if settings.config.values else Config(new_config_values(settings), path)
     config = config.with_value(name, "cluster", "name").with_value(secret, "cluster", "secret")
     save_config(config.with_cluster_token(name, token), path)
@@ -127,8 +121,8 @@ def _save(settings: ClientSettings, name: str, token: str, secret: str) -> None:
 @connected
 def subsystem(connector: Connector, subsystem: str, graph: str, name: str | None, secret_file: str | None) -> None:
     """Add or replace a subsystem of a cluster."""
-    settings, cluster = cluster_settings(connector.settings(), name, secret_file)
-    data = read_bytes(graph)
-    with graph_errors(graph):
+    settings, cluster = graph_files.cluster_settings(connector.settings(), name, secret_file)
+    data = graph_files.read_bytes(graph)
+    with graph_files.graph_errors(graph):
         vertices = connector.call(lambda client: client.put_subsystem(cluster, subsystem, data), settings)
     click.echo(f"{cluster}: subsystem {subsystem}, {vertices} vertices")
