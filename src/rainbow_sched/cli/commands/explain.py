@@ -36,7 +36,7 @@ Examples:
 @connected
 def explain(connector: Connector, job: str, verbose: bool, again: bool, format: str) -> int:
     """Explain the state of JOB (an id, a name, or last): what each cluster lacks, and which changes would help."""
-    from rainbow_sched.cli.render import explanation
+    from rainbow_sched.cli.render import decisions
     from rainbow_sched.cli.render.terminal import columns
 
     async def get_explanation(client: JobClient) -> ExplanationInfo:
@@ -49,7 +49,7 @@ def explain(connector: Connector, job: str, verbose: bool, again: bool, format: 
 
     def text() -> str:
         if outcome is None:
-            return explanation.explain(view, now=time.time(), verbose=verbose, limit=columns())
+            return decisions.explain(view, now=time.time(), verbose=verbose, limit=columns())
         same = "the same" if outcome["same"] else "NOT the same"
         return f"replayed: {outcome['winner'] or 'wait'}; stored: {outcome['stored'] or 'wait'}; {same}\n"
 

@@ -39,7 +39,7 @@ def plan(connector: Connector, options: JobOptions, format: str) -> int:
     """
     from rainbow_sched.cli.input.cluster_names import check_clusters
     from rainbow_sched.cli.input.job_request import prepare
-    from rainbow_sched.cli.render import plan as render_plan
+    from rainbow_sched.cli.render import decisions
     from rainbow_sched.cli.render.terminal import columns
     from rainbow_sched.model.decision import Decision
 
@@ -53,7 +53,7 @@ def plan(connector: Connector, options: JobOptions, format: str) -> int:
     decision = Decision.from_record(view.decision)
 
     def text() -> str:
-        return render_plan.plan(
+        return decisions.plan(
             decision,
             view.explanations,
             request=prepared.request,
@@ -65,7 +65,7 @@ def plan(connector: Connector, options: JobOptions, format: str) -> int:
 
     document = {"decision": view.decision, "explanations": list(view.explanations)}
     print_document("rainbow.plan/1", document, format, text)
-    return int(render_plan.exit_code(decision))
+    return int(decisions.exit_code(decision))
 
 
 async def managers(client: AsyncClient) -> dict[str, str]:

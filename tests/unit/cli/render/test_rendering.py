@@ -4,16 +4,9 @@ import datetime
 from itertools import product
 
 from rainbow_sched.cli.commands.cancel import sentence
-from rainbow_sched.cli.render import (
-    clusters as render_clusters,
-)
-from rainbow_sched.cli.render import (
-    explanation,
-    plan,
-)
-from rainbow_sched.cli.render import (
-    jobs as render_jobs,
-)
+from rainbow_sched.cli.render import clusters as render_clusters
+from rainbow_sched.cli.render import decisions
+from rainbow_sched.cli.render import jobs as render_jobs
 from rainbow_sched.cli.render.listings import listing_text
 from rainbow_sched.cli.render.terminal import hanging
 from rainbow_sched.cli.shell.attached_job import status_line
@@ -188,7 +181,7 @@ def test_a_plan_says_to_which_nodes_the_job_is_bound_and_where_that_is_not_enfor
         {"cluster": "tiny", "fit": "never", "nodes": "no agent"},
         {"cluster": "eks"},
     ]
-    assert plan.nodes(explanations) == (
+    assert decisions.nodes(explanations) == (
         " Nodes of perl: runs only on n[2-3]\n"
         " Nodes of tuo: runs only on t1 (group 1), t2 (group 2); its manager used wrong nodes 1 time\n"
         " Nodes of lab: runs only on x1 (group 2)\n"
@@ -208,7 +201,7 @@ def test_a_plan_ticks_the_chosen_cluster_and_gives_a_reason_for_each_other():
         why("tuo", "never", "software lammps: found 2023.8, need >=2024"),
         why("lab3", "never", "gpu: 0 in graph, 4 needed", "drop gpu 1"),
     ]
-    text = plan.plan(
+    text = decisions.plan(
         decision,
         explanations,
         request=request_from_flags(Flags(nodes=4, command=("x",), ignored=("line 4: --mail-type is not honoured",))),
@@ -227,7 +220,7 @@ def test_a_plan_ticks_the_chosen_cluster_and_gives_a_reason_for_each_other():
         "Ignored from job.sh: line 4: --mail-type is not honoured\n"
         "Policy start: starts first.\n"
     )
-    assert plan.exit_code(decision) == ExitCode.OK
+    assert decisions.exit_code(decision) == ExitCode.OK
 
 
 def test_a_member_of_an_array_is_listed_with_its_index():
@@ -242,18 +235,18 @@ def test_clusters_that_the_owner_excluded_are_not_listed():
     decision = a_decision(dropped=rows, outcome=waits)
     decision = Decision.from_record({**decision.record, "limits": {"only": ["perl"], "never": []}})
     said = [why("perl", "later", "core: 4 needed, 2 free now"), why("eks", "now", "")]
-    assert plan.rejected(decision, said, {}) == " ✗ perl  busy\n         core: 4 needed, 2 free now\n"
+    assert decisions.rejected(decision, said, {}) == " ✗ perl  busy\n         core: 4 needed, 2 free now\n"
     twice = [why("perl", "closed", "busy")]
-    assert plan.rejected(decision, twice, {}) == " ✗ perl  busy\n"
-    assert plan.verdict(decision) == "No cluster can run it now; 1 cluster can later.\n"
+    assert decisions.rejected(decision, twice, {}) == " ✗ perl  busy\n"
+    assert decisions.verdict(decision) == "No cluster can run it now; 1 cluster can later.\n"
     terms = {"only_clusters": ["perl"]}
     job = a_job(1, state="held", hold="nothing-fits", reason="eks: not among them; perl: busy", terms=terms)
     view = {"job": job, "decision": decision.record, "explanations": said}
-    assert "eks" not in explanation.explain(view, now=NOW, verbose=True)
+    assert "eks" not in decisions.explain(view, now=NOW, verbose=True)
     never = a_decision(dropped=rows[1:], misfits={"perl": ["never", ""]}, outcome=waits)
     never = Decision.from_record({**never.record, "limits": {"only": ["perl"], "never": []}})
-    assert plan.exit_code(never) == ExitCode.UNSATISFIABLE
-    assert plan.verdict(never) == "No cluster can ever run it.\n"
+    assert decisions.exit_code(never) == ExitCode.UNSATISFIABLE
+    assert decisions.verdict(never) == "No cluster can ever run it.\n"
 
 
 def test_a_plan_distinguishes_later_and_never():
@@ -262,14 +255,14 @@ def test_a_plan_distinguishes_later_and_never():
         dropped=[("perl", "later", 2, 64, "busy")], outcome={"kind": "wait", "reasons": [], "ever": True}
     )
     never = a_decision(misfits={"perl": ["never", ""]}, outcome={"kind": "refuse", "reasons": [], "ever": False})
-    assert [plan.exit_code(one) for one in (later, waits, never)] == [75, 75, 3]
-    assert plan.verdict(waits) == "No cluster can run it now; 1 cluster can later.\n"
-    assert plan.verdict(never) == "No cluster can ever run it.\n"
+    assert [decisions.exit_code(one) for one in (later, waits, never)] == [75, 75, 3]
+    assert decisions.verdict(waits) == "No cluster can run it now; 1 cluster can later.\n"
+    assert decisions.verdict(never) == "No cluster can ever run it.\n"
 
 
 def test_a_plan_where_no_cluster_was_looked_at_says_why():
     nobody = a_decision(outcome={"kind": "refuse", "reasons": ["no cluster is registered"], "ever": False})
-    assert plan.verdict(nobody) == "No cluster can ever run it: no cluster is registered.\n"
+    assert decisions.verdict(nobody) == "No cluster can ever run it: no cluster is registered.\n"
 
 
 def test_an_explanation_says_where_the_job_is_what_each_cluster_lacks_and_what_would_help():
@@ -297,7 +290,7 @@ def test_an_explanation_says_where_the_job_is_what_each_cluster_lacks_and_what_w
         ],
         "events": [{"seq": 1, "job": 122, "at": at(560), "kind": "submitted", "state": "queued", "detail": {"of": ""}}],
     }
-    assert explanation.explain(view, now=NOW, verbose=False) == (
+    assert decisions.explain(view, now=NOW, verbose=False) == (
         "Job 122 (train) is PENDING since 09:02:00; evaluated 14 times, last 6s ago. "
         "No cluster can run it now; 1 cluster can later.\n"
         "Last decision at 09:11:14: wait (corona: 2 nodes are free, 8 needed). Policy start.\n"
@@ -307,7 +300,7 @@ def test_an_explanation_says_where_the_job_is_what_each_cluster_lacks_and_what_w
         " Would fit if: -N 2 → corona\n"
         " Timeline, bids, scores: rainbow explain 122 -v, or -o json\n"
     )
-    verbose = explanation.explain(view, now=NOW, verbose=True)
+    verbose = decisions.explain(view, now=NOW, verbose=True)
     assert "Timeline:\n 09:02:00  submitted     queued\n" in verbose
     assert " ✗ corona  2 nodes are free, 8 needed\n" in verbose
 
@@ -315,7 +308,7 @@ def test_an_explanation_says_where_the_job_is_what_each_cluster_lacks_and_what_w
 def test_a_job_that_only_a_closed_cluster_might_run_is_not_called_impossible():
     job = a_job(7, state="held", hold="nothing-fits", submitted_at=at(9))
     view = {"job": job, "explanations": [why("eks", "closed", "is draining"), why("perl", "never", "no gpu")]}
-    said = explanation.explain(view, now=NOW, verbose=False)
+    said = decisions.explain(view, now=NOW, verbose=False)
     assert "No cluster can run it now; 1 cluster accepts no jobs.\n" in said
 
 
@@ -357,14 +350,14 @@ def test_an_explanation_shows_a_report_that_the_server_does_not_understand():
     detail = {"unknown_report": '{"state": "molten"}', "why": "the state is not known", "of": 1, "cluster": "east"}
     event = {"seq": 5, "job": 122, "at": at(30), "kind": "updated", "state": "bound", "attempt": 1, "detail": detail}
     job = a_job(122, name="train", state="bound", cluster="east", attempt_state="accepted", evaluations=1)
-    shown = explanation.explain({"job": job, "events": [event]}, now=NOW, verbose=False)
+    shown = decisions.explain({"job": job, "events": [event]}, now=NOW, verbose=False)
     assert (
         "Reports that the server does not understand and ignored:\n"
         ' east reported at 09:10 of attempt 1: {"state": "molten"}\n'
         "   the state is not known\n"
         " The agent sends it again after a restart or an upgrade of the server, or after its own restart.\n"
-    ) in shown.replace(f" {explanation.format_clock(NOW - 30, NOW)} ", " 09:10 ")
-    assert "does not understand" not in explanation.explain({"job": job, "events": []}, now=NOW, verbose=False)
+    ) in shown.replace(f" {decisions.format_clock(NOW - 30, NOW)} ", " 09:10 ")
+    assert "does not understand" not in decisions.explain({"job": job, "events": []}, now=NOW, verbose=False)
 
 
 def test_every_state_and_hold_has_a_letter():
