@@ -12,6 +12,7 @@ import click
 
 from rainbow_sched import __version__
 from rainbow_sched.cli.shell.lazy_group import LazyGroup, OutputClosed
+from rainbow_sched.model.errors import Invalid, RainbowError
 
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Jobs": {
@@ -135,8 +136,6 @@ def _drop_output() -> None:
 
 
 def _check_encoding(args: Sequence[str]) -> None:
-    from rainbow_sched.model.errors import Invalid
-
     for word in args:
         if not word.isascii() and word.encode(errors="ignore") != os.fsencode(word):
             raise Invalid(f"{os.fsencode(word)!r} is not UTF-8 text; names, files and commands must be")
@@ -144,7 +143,6 @@ def _check_encoding(args: Sequence[str]) -> None:
 
 def _usage_error(error: click.ClickException, args: Sequence[str]) -> int:
     from rainbow_sched.cli.shell.messages import print_error
-    from rainbow_sched.model.errors import Invalid
 
     message = error.format_message().rstrip(".")
     ctx = getattr(error, "ctx", None)
@@ -155,7 +153,6 @@ def _usage_error(error: click.ClickException, args: Sequence[str]) -> int:
 
 def _own_error(error: Exception, args: Sequence[str]) -> int:
     from rainbow_sched.cli.shell.messages import print_error
-    from rainbow_sched.model.errors import RainbowError
 
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("rainbow"):
         from rainbow_sched.installation import missing

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rainbow_sched.cli.input.job_ids import resolve
 from rainbow_sched.cli.input.options import on_clusters, output
 from rainbow_sched.cli.render import jobs
 from rainbow_sched.cli.render.listings import print_listing
@@ -62,7 +63,6 @@ def cancel(
 
 async def _select(client: JobClient, ids: tuple[str, ...], wanted: str | None, clusters: tuple[str, ...]) -> list[int]:
     from rainbow_sched.cli.commands.jobs import letters_of
-    from rainbow_sched.cli.input.job_ids import resolve
     from rainbow_sched.client.jobs import ACTIVE_STATES, MAX_SELECTED_JOBS, JobFilter
 
     if ids and not clusters:

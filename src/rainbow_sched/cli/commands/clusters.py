@@ -7,6 +7,7 @@ from functools import partial
 
 import click
 
+from rainbow_sched.cli.input.cluster_names import unknown_cluster
 from rainbow_sched.cli.input.options import on_clusters, output
 from rainbow_sched.cli.render import clusters as render_clusters
 from rainbow_sched.cli.render.listings import MACHINE_FORMATS, print_document, print_listing
@@ -33,8 +34,6 @@ Examples:
 @connected
 def clusters(connector: Connector, name: str | None, tree: bool, clusters: tuple[str, ...], format: str) -> None:
     """List clusters with their free and total resources, or show details of the cluster NAME."""
-    from rainbow_sched.cli.input.cluster_names import unknown_cluster
-
     if tree and not name:
         raise click.UsageError("--tree needs the NAME of a cluster")
     listing = render_clusters.listing(time.time())

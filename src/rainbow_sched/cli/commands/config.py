@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -13,6 +12,9 @@ from rainbow_sched.cli.render.listings import Column, Listing, print_listing, te
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
 from rainbow_sched.cli.shell.messages import print_message
+from rainbow_sched.client.config import Config, default_values, save
+from rainbow_sched.client.settings import DEFAULT_SERVER, ClientSettings, addresses, read_secret
+from rainbow_sched.model.errors import AlreadyExists
 
 GROUP_EPILOG = """\b
 Examples:
@@ -71,10 +73,6 @@ def config() -> None:
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 def init(path: str, name: str, server: str | None, secret_file: str | None, force: bool) -> None:
     """Write a private config file (mode 0600) for this program and the prototype's clients."""
-    from rainbow_sched.client.config import Config, default_values, save
-    from rainbow_sched.client.settings import DEFAULT_SERVER, addresses, read_secret
-    from rainbow_sched.model.errors import AlreadyExists
-
     target = Path(path)
     if target.exists() and not force:
         raise AlreadyExists(f"{path} exists; use --force to replace it")
@@ -95,7 +93,7 @@ def show(connector: Connector, format: str) -> None:
     print_listing(LISTING, rows_of(connector.settings()), format)
 
 
-def rows_of(settings: Any) -> list[dict[str, str]]:
+def rows_of(settings: ClientSettings) -> list[dict[str, str]]:
     secrets = ("token", "cluster_secret", "registration_secret")
     shown = {
         "config": str(settings.config.path or "none"),

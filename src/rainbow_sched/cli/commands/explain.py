@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rainbow_sched.cli.input.job_ids import resolve_one
 from rainbow_sched.cli.input.options import document_output
 from rainbow_sched.cli.render.listings import print_document
 from rainbow_sched.cli.shell.connect import Connector, connected
@@ -40,8 +41,6 @@ def explain(connector: Connector, job: str, verbose: bool, again: bool, format: 
     from rainbow_sched.cli.render.terminal import columns
 
     async def get_explanation(client: JobClient) -> ExplanationInfo:
-        from rainbow_sched.cli.input.job_ids import resolve_one
-
         return await client.explain(await resolve_one(client, job))
 
     view = connector.call_jobs(get_explanation).as_dict()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rainbow_sched.cli.input.job_ids import resolve_one
 from rainbow_sched.cli.input.options import WholeNumber, document_output
 from rainbow_sched.cli.shell.connect import Connector, connected
 
@@ -39,7 +40,6 @@ def logs(connector: Connector, job: str, follow: bool, tail: int, stream: str | 
     """
 
     async def print_logs(client: JobClient) -> None:
-        from rainbow_sched.cli.input.job_ids import resolve_one
         from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text, json_text
         from rainbow_sched.cli.shell.output_stream import OutputPrinter
 

@@ -8,6 +8,7 @@ import click
 
 from rainbow_sched.cli.input.options import output
 from rainbow_sched.cli.render.listings import Listing, plain_columns, print_listing
+from rainbow_sched.model.errors import RainbowError
 
 EPILOG = """\b
 Packages add plugins with the entry points rainbow.policies, rainbow.dialects, rainbow.graphs
@@ -44,7 +45,6 @@ def _row(kind: str, name: str, origin: str, error: str = "") -> dict[str, str]:
 
 def _graphs() -> Iterator[dict[str, str]]:
     from rainbow_sched.graphs.registry import BACKENDS, load, names
-    from rainbow_sched.model.errors import RainbowError
 
     for name in names():
         try:

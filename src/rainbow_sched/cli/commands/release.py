@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rainbow_sched.cli.input.job_ids import resolve
 from rainbow_sched.cli.input.options import output
 from rainbow_sched.cli.render import jobs
 from rainbow_sched.cli.render.listings import print_listing
@@ -29,8 +30,6 @@ def release(connector: Connector, ids: tuple[str, ...], format: str) -> None:
     """Release the jobs IDS, which were submitted with --hold or are held after a restore because they may have run."""
 
     async def release_all(client: JobClient) -> list[JobInfo]:
-        from rainbow_sched.cli.input.job_ids import resolve
-
         return [await client.release(id) for id in await resolve(client, ids)]
 
     rows = [job.as_dict() for job in connector.call_jobs(release_all)]

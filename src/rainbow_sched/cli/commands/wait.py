@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rainbow_sched.cli.input.job_ids import resolve
 from rainbow_sched.cli.input.options import output
 from rainbow_sched.cli.render import jobs
 from rainbow_sched.cli.render.listings import print_listing
@@ -45,8 +46,6 @@ def wait(connector: Connector, ids: tuple[str, ...], timeout: str | None, format
 
     async def wait_all(client: JobClient) -> tuple[JobInfo, ...]:
         import asyncio
-
-        from rainbow_sched.cli.input.job_ids import resolve
 
         async with asyncio.timeout(seconds):
             selected = await resolve(client, ids)

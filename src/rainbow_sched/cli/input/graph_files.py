@@ -9,14 +9,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rainbow_sched.cli.shell.messages import print_message
-from rainbow_sched.client.settings import read_secret
+from rainbow_sched.client.settings import ClientSettings, read_secret
 from rainbow_sched.model.errors import Invalid
-
-if TYPE_CHECKING:
-    from rainbow_sched.client.settings import ClientSettings
 
 
 def read_bytes(path: str) -> bytes:

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rainbow_sched.cli.render.jobs import info, state_letter
 from rainbow_sched.cli.render.terminal import one_line
@@ -18,11 +18,8 @@ from rainbow_sched.cli.render.times import format_stopwatch
 from rainbow_sched.cli.shell.exit_codes import ExitCode, exit_code_of_job
 from rainbow_sched.cli.shell.messages import print_message
 from rainbow_sched.cli.shell.output_stream import OutputPrinter
-from rainbow_sched.client.jobs import JobFilter
+from rainbow_sched.client.jobs import JobClient, JobFilter, JobInfo
 from rainbow_sched.model.errors import RainbowError
-
-if TYPE_CHECKING:
-    from rainbow_sched.client.jobs import JobClient, JobInfo
 
 POLL_SECONDS = 0.2
 DOUBLE_KEY_SECONDS = 2.0
