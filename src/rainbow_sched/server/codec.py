@@ -7,6 +7,9 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
+
+from google.protobuf.message import Message
 
 from rainbow_sched.jobspecs.canonical import from_json
 from rainbow_sched.jobspecs.dialects.requirements import check_bounds
@@ -17,7 +20,7 @@ from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.job import MAX_DEPENDENCIES, MAX_LABELS, Delivery, Event, Terms
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.prepared_request import PreparedRequest
-from rainbow_sched.pb.v2 import jobs_pb2
+from rainbow_sched.pb.v2 import jobs_pb2 as pb
 from rainbow_sched.service.request_cache import RequestCache
 from rainbow_sched.service.submission.new_jobs import Receipt
 from rainbow_sched.service.submission.submission import Submission
@@ -30,6 +33,7 @@ MAX_CACHED_TERMS_BYTES = 1_024
 MAX_SPEC_CHARACTERS = 64 * 1024
 MAX_IDS = 30_000  # SQLite binds 32766 values
 MAX_PAGE_BYTES = 3 * 1024 * 1024  # clients commonly accept messages of 4 MiB
+M = TypeVar("M", bound=Message)
 _DEPENDENCY = re.compile(r"(after|afterok|afternotok|afterany):([0-9]{1,18})")
 
 
@@ -41,7 +45,7 @@ class SubmissionReader:
         self._specs: OrderedDict[tuple[bool, str, str], tuple[PreparedRequest, str]] = OrderedDict()
         self._terms: OrderedDict[tuple[bytes, tuple[str, ...]], tuple[Terms, tuple[Dependency, ...]]] = OrderedDict()
 
-    def spec(self, spec: jobs_pb2.Spec) -> tuple[PreparedRequest, str]:
+    def spec(self, spec: pb.Spec) -> tuple[PreparedRequest, str]:
         """Return the request and the submitted text (empty if it was canonical)."""
         canonical = spec.canonical
         text = canonical or spec.text
@@ -64,7 +68,7 @@ class SubmissionReader:
             self._specs.move_to_end(key)
         return parsed
 
-    def terms(self, message: jobs_pb2.Terms, by: Principal) -> tuple[Terms, tuple[Dependency, ...]]:
+    def terms(self, message: pb.Terms, by: Principal) -> tuple[Terms, tuple[Dependency, ...]]:
         """Return the terms and the dependencies; jobs with the same terms share one object."""
         key = (message.SerializeToString(), opened(by))
         parsed = self._terms.get(key)
@@ -79,7 +83,7 @@ class SubmissionReader:
         return parsed
 
 
-def submissions(reader: SubmissionReader, message: jobs_pb2.SubmitRequest, by: Principal) -> list[Submission]:
+def submissions(reader: SubmissionReader, message: pb.SubmitRequest, by: Principal) -> list[Submission]:
     """Return the submissions of a message: one, or one per index of an array."""
     request, source = reader.spec(message.spec)
     terms, waits_for = reader.terms(message.terms, by)
@@ -102,7 +106,7 @@ def submissions(reader: SubmissionReader, message: jobs_pb2.SubmitRequest, by: P
     return made
 
 
-def _dependencies(message: jobs_pb2.Terms) -> tuple[Dependency, ...]:
+def _dependencies(message: pb.Terms) -> tuple[Dependency, ...]:
     if len(message.dependencies) > MAX_DEPENDENCIES:
         raise Invalid(f"a job waits for at most {MAX_DEPENDENCIES} others")
     found = []
@@ -114,7 +118,7 @@ def _dependencies(message: jobs_pb2.Terms) -> tuple[Dependency, ...]:
     return tuple(found)
 
 
-def terms_in(message: jobs_pb2.Terms, by: Principal, extra: dict[str, str] | None = None) -> Terms:
+def terms_in(message: pb.Terms, by: Principal, extra: dict[str, str] | None = None) -> Terms:
     """Return the terms of a submission, with the clusters that the caller's credential allows."""
     try:
         delivery = Delivery(message.delivery or Delivery.AT_MOST_ONCE.value)
@@ -148,37 +152,25 @@ def opened(by: Principal) -> tuple[str, ...]:
     return () if by.admin or "*" in patterns else tuple(patterns)
 
 
-def terms_out(terms: Terms) -> jobs_pb2.Terms:
-    return jobs_pb2.Terms(
-        priority=terms.priority,
-        delivery=terms.delivery.value,
-        retries=terms.retries,
-        hold=terms.hold,
-        start_after=terms.start_after,
-        deadline=terms.deadline,
-        fail_fast=terms.fail_fast,
-        policy=terms.policy,
-        policy_options=terms.policy_options,
-        only_clusters=terms.only_clusters,
-        not_clusters=terms.not_clusters,
-        max_cost=terms.max_cost,
-        prefer=terms.prefer,
-        labels=terms.labels,
-        signature=terms.signature,
-        lost_after=terms.lost_after,
-        reruns=terms.reruns,
-    )
+def terms_out(terms: Terms) -> pb.Terms:
+    return message_of(pb.Terms, terms, array="", dependencies=())
 
 
-def receipt_out(receipt: Receipt) -> jobs_pb2.SubmitResponse:
-    return jobs_pb2.SubmitResponse(
-        id=receipt.id, state=receipt.state.value, cluster=receipt.cluster, reason=receipt.reason
-    )
+def message_of(kind: type[M], value: object, /, **fields: object) -> M:
+    """Return a message with the fields of a value that have the same names; `fields`: those that differ."""
+    for name in kind.DESCRIPTOR.fields_by_name:
+        if name not in fields:
+            fields[name] = getattr(value, name)
+    return kind(**fields)
 
 
-def job_out(view: JobWithAttempt, *, spec: bool = False, nodes: int = 0) -> jobs_pb2.Job:
+def receipt_out(receipt: Receipt) -> pb.SubmitResponse:
+    return pb.SubmitResponse(id=receipt.id, state=receipt.state.value, cluster=receipt.cluster, reason=receipt.reason)
+
+
+def job_out(view: JobWithAttempt, *, spec: bool = False, nodes: int = 0) -> pb.Job:
     job, attempt = view.job, view.attempt
-    return jobs_pb2.Job(
+    return pb.Job(
         id=job.id,
         owner=job.owner,
         name=job.name,
@@ -205,9 +197,9 @@ def job_out(view: JobWithAttempt, *, spec: bool = False, nodes: int = 0) -> jobs
     )
 
 
-def page_out(made: Iterable[jobs_pb2.Job], limit: int) -> jobs_pb2.ListJobsResponse:
+def page_out(made: Iterable[pb.Job], limit: int) -> pb.ListJobsResponse:
     """Return as many jobs as fit into one response, and the start of the next page."""
-    page, size, jobs = jobs_pb2.ListJobsResponse(), 0, list(made)
+    page, size, jobs = pb.ListJobsResponse(), 0, list(made)
     for job in jobs:
         size += job.ByteSize()
         if size > MAX_PAGE_BYTES and page.jobs:
@@ -218,7 +210,7 @@ def page_out(made: Iterable[jobs_pb2.Job], limit: int) -> jobs_pb2.ListJobsRespo
     return page
 
 
-def filter_in(message: jobs_pb2.JobFilter) -> JobSelection:
+def filter_in(message: pb.JobFilter) -> JobSelection:
     checked_ids(message.ids)
     if len(message.labels) > MAX_LABELS:
         raise Invalid(f"a filter names at most {MAX_LABELS} labels")
@@ -244,24 +236,16 @@ def checked_ids(ids: Sequence[int]) -> Sequence[int]:
     return ids
 
 
-def event_out(event: Event) -> jobs_pb2.Event:
-    return jobs_pb2.Event(
-        seq=event.seq,
-        job=event.job,
-        at=event.at,
-        kind=event.kind.value,
-        state=event.state.value,
-        attempt=event.attempt,
-        detail=json.dumps(event.detail),
-    )
+def event_out(event: Event) -> pb.Event:
+    return message_of(pb.Event, event, detail=json.dumps(event.detail))
 
 
-def story_out(story: JobExplanation, nodes: int) -> jobs_pb2.ExplainResponse:
+def story_out(story: JobExplanation, nodes: int) -> pb.ExplainResponse:
     job = job_out(story.view, spec=True, nodes=nodes)
     job.evaluations = story.evaluations
     if story.evaluated_at is not None:
         job.evaluated_at = story.evaluated_at
-    return jobs_pb2.ExplainResponse(
+    return pb.ExplainResponse(
         job=job,
         decision=story.decision,
         explanations=story.explanations,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 
 from rainbow_sched import __version__
-from rainbow_sched.pb.v2 import agents_pb2, agents_pb2_grpc
+from rainbow_sched.pb.v2 import agents_pb2 as pb
+from rainbow_sched.pb.v2 import agents_pb2_grpc
 from rainbow_sched.protocol.codec import answer_to_proto, offer_to_proto, ref_to_proto, request_from_proto
 from rainbow_sched.server.admission.calls import Context
 from rainbow_sched.server.admission.pipeline import caller
@@ -22,25 +23,23 @@ class AgentsHandler(agents_pb2_grpc.AgentsServicer):
         self._service = service
         self._process = f"{__version__}-{secrets.token_hex(6)}"
 
-    async def Sync(self, request: agents_pb2.SyncRequest, context: Context) -> agents_pb2.SyncResponse:
+    async def Sync(self, request: pb.SyncRequest, context: Context) -> pb.SyncResponse:
         answer = answer_to_proto(await self._service.agents.sync(request_from_proto(request), self._process))
         answer.renew = caller().renew
         return answer
 
-    async def Receive(self, request: agents_pb2.ReceiveRequest, context: Context) -> agents_pb2.ReceiveResponse:
+    async def Receive(self, request: pb.ReceiveRequest, context: Context) -> pb.ReceiveResponse:
         core = self._service.core
         choice = offers.OfferFilter(request.accept_only, request.order_by)
         taken = await offers.receive(core, request.cluster, request.limit, lease=request.lease, choice=choice)
         now = core.clock.now()
-        return agents_pb2.ReceiveResponse(
-            offers=[offer_to_proto(offer_of(attempt, job, now)) for attempt, job in taken]
-        )
+        return pb.ReceiveResponse(offers=[offer_to_proto(offer_of(attempt, job, now)) for attempt, job in taken])
 
-    async def Accept(self, request: agents_pb2.AcceptRequest, context: Context) -> agents_pb2.AcceptResponse:
+    async def Accept(self, request: pb.AcceptRequest, context: Context) -> pb.AcceptResponse:
         asked = [(ref.job, ref.n, ref.token) for ref in request.attempts]
         done = await offers.accept(self._service.core, request.cluster, asked)
-        return agents_pb2.AcceptResponse(accepted=[ref_to_proto(ref_of(attempt)) for attempt in done])
+        return pb.AcceptResponse(accepted=[ref_to_proto(ref_of(attempt)) for attempt in done])
 
-    async def Renew(self, request: agents_pb2.RenewRequest, context: Context) -> agents_pb2.RenewResponse:
+    async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.RenewResponse:
         await renewal.renew(self._service.core, caller(), request.id, request.digest)
-        return agents_pb2.RenewResponse()
+        return pb.RenewResponse()

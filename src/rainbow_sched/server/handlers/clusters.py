@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Mapping
 
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.errors import Invalid, NotFound, TooLarge
-from rainbow_sched.pb.v2 import clusters_pb2, clusters_pb2_grpc
+from rainbow_sched.pb.v2 import clusters_pb2 as pb
+from rainbow_sched.pb.v2 import clusters_pb2_grpc
 from rainbow_sched.server.admission.calls import Context
 from rainbow_sched.server.admission.pipeline import caller
+from rainbow_sched.server.codec import message_of
 from rainbow_sched.service.clusters import registration, removal, reported_state
 from rainbow_sched.service.clusters.rules import sees, set_rules, visible_rules
 from rainbow_sched.service.core import Core
@@ -24,63 +26,49 @@ class ClustersHandler(clusters_pb2_grpc.ClustersServicer):
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    async def Register(
-        self, request_iterator: AsyncIterator[clusters_pb2.GraphUpload], context: Context
-    ) -> clusters_pb2.RegisterResponse:
+    async def Register(self, request_iterator: AsyncIterator[pb.GraphUpload], context: Context) -> pb.RegisterResponse:
         header, data = await _upload(request_iterator)
         made = await registration.register(self._core, header.cluster, data, header.manager)
         if made is None:
-            return clusters_pb2.RegisterResponse(cluster=header.cluster, exists=True)
-        return clusters_pb2.RegisterResponse(cluster=header.cluster, token=made.token, secret=made.secret)
+            return pb.RegisterResponse(cluster=header.cluster, exists=True)
+        return pb.RegisterResponse(cluster=header.cluster, token=made.token, secret=made.secret)
 
     async def PutSubsystem(
-        self, request_iterator: AsyncIterator[clusters_pb2.GraphUpload], context: Context
-    ) -> clusters_pb2.PutGraphResponse:
+        self, request_iterator: AsyncIterator[pb.GraphUpload], context: Context
+    ) -> pb.PutGraphResponse:
         header, data = await _upload(request_iterator)
         vertices = await registration.put_subsystem(self._core, header.cluster, header.subsystem, data)
-        return clusters_pb2.PutGraphResponse(vertices=vertices)
+        return pb.PutGraphResponse(vertices=vertices)
 
     async def ReplaceGraph(
-        self, request_iterator: AsyncIterator[clusters_pb2.GraphUpload], context: Context
-    ) -> clusters_pb2.PutGraphResponse:
+        self, request_iterator: AsyncIterator[pb.GraphUpload], context: Context
+    ) -> pb.PutGraphResponse:
         header, data = await _upload(request_iterator)
-        return clusters_pb2.PutGraphResponse(
-            vertices=await registration.replace_graph(self._core, header.cluster, data)
-        )
+        return pb.PutGraphResponse(vertices=await registration.replace_graph(self._core, header.cluster, data))
 
-    async def DeleteSubsystem(
-        self, request: clusters_pb2.DeleteSubsystemRequest, context: Context
-    ) -> clusters_pb2.DeleteSubsystemResponse:
+    async def DeleteSubsystem(self, request: pb.DeleteSubsystemRequest, context: Context) -> pb.DeleteSubsystemResponse:
         await registration.delete_subsystem(self._core, request.cluster, request.subsystem)
-        return clusters_pb2.DeleteSubsystemResponse()
+        return pb.DeleteSubsystemResponse()
 
-    async def Delete(
-        self, request: clusters_pb2.DeleteClusterRequest, context: Context
-    ) -> clusters_pb2.DeleteClusterResponse:
+    async def Delete(self, request: pb.DeleteClusterRequest, context: Context) -> pb.DeleteClusterResponse:
         left = await removal.delete(self._core, request.cluster, request.jobs)
-        return clusters_pb2.DeleteClusterResponse(jobs_moved=left.moved, jobs_running=left.running)
+        return pb.DeleteClusterResponse(jobs_moved=left.moved, jobs_running=left.running)
 
-    async def UpdateState(
-        self, request: clusters_pb2.UpdateStateRequest, context: Context
-    ) -> clusters_pb2.UpdateStateResponse:
+    async def UpdateState(self, request: pb.UpdateStateRequest, context: Context) -> pb.UpdateStateResponse:
         values = reported_state.parse_state(request.values)
         cluster = await reported_state.update_state(self._core, request.cluster, values)
-        return clusters_pb2.UpdateStateResponse(values=json.dumps(cluster.state))
+        return pb.UpdateStateResponse(values=json.dumps(cluster.state))
 
-    async def PatchGraph(
-        self, request: clusters_pb2.PatchGraphRequest, context: Context
-    ) -> clusters_pb2.PatchGraphResponse:
+    async def PatchGraph(self, request: pb.PatchGraphRequest, context: Context) -> pb.PatchGraphResponse:
         used = dict(request.used) if request.has_used else None
         changed = await reported_state.patch(self._core, request.cluster, dict(request.marks), used)
-        return clusters_pb2.PatchGraphResponse(changed=changed)
+        return pb.PatchGraphResponse(changed=changed)
 
-    async def List(
-        self, request: clusters_pb2.ListClustersRequest, context: Context
-    ) -> clusters_pb2.ListClustersResponse:
+    async def List(self, request: pb.ListClustersRequest, context: Context) -> pb.ListClustersResponse:
         names = [name for name in self._core.fleet.names() if self._sees(name)]
-        return clusters_pb2.ListClustersResponse(clusters=[await self._shown(name) for name in names])
+        return pb.ListClustersResponse(clusters=[await self._shown(name) for name in names])
 
-    async def Get(self, request: clusters_pb2.GetClusterRequest, context: Context) -> clusters_pb2.Cluster:
+    async def Get(self, request: pb.GetClusterRequest, context: Context) -> pb.Cluster:
         if not self._sees(request.cluster):
             raise NotFound(f"there is no cluster {request.cluster!r}; `rainbow clusters` lists those you may see")
         shown = await self._shown(request.cluster)
@@ -88,46 +76,43 @@ class ClustersHandler(clusters_pb2_grpc.ClustersServicer):
             shown.tree.extend(await reported_state.tree(self._core, request.cluster))
         return shown
 
-    async def Drain(self, request: clusters_pb2.DrainRequest, context: Context) -> clusters_pb2.Cluster:
+    async def Drain(self, request: pb.DrainRequest, context: Context) -> pb.Cluster:
         await registration.set_standing(self._core, request.cluster, Standing.DRAINING, request.reason[:512])
         return await self._shown(request.cluster)
 
-    async def Undrain(self, request: clusters_pb2.UndrainRequest, context: Context) -> clusters_pb2.Cluster:
+    async def Undrain(self, request: pb.UndrainRequest, context: Context) -> pb.Cluster:
         await registration.set_standing(self._core, request.cluster, Standing.ACTIVE, "")
         return await self._shown(request.cluster)
 
-    async def SetRules(self, request: clusters_pb2.SetRulesRequest, context: Context) -> clusters_pb2.Cluster:
+    async def SetRules(self, request: pb.SetRulesRequest, context: Context) -> pb.Cluster:
         await set_rules(self._core, request.cluster, _rules_in(request), clear=request.clear)
         return await self._shown(request.cluster)
 
-    async def GetRestore(self, request: clusters_pb2.GetRestoreRequest, context: Context) -> clusters_pb2.Restore:
+    async def GetRestore(self, request: pb.GetRestoreRequest, context: Context) -> pb.Restore:
         return restore_out(await restore.status(self._core, request.after, request.limit))
 
-    async def GiveUpReport(self, request: clusters_pb2.GiveUpReportRequest, context: Context) -> clusters_pb2.Restore:
+    async def GiveUpReport(self, request: pb.GiveUpReportRequest, context: Context) -> pb.Restore:
         await restore.give_up(self._core, request.cluster)
         return restore_out(await restore.status(self._core))
 
     def _sees(self, name: str) -> bool:
         return sees(self._core, caller(), name)
 
-    async def _shown(self, name: str) -> clusters_pb2.Cluster:
+    async def _shown(self, name: str) -> pb.Cluster:
         view = await reported_state.view(self._core, name)
         return cluster_out(view, visible_rules(caller(), view.cluster))
 
 
-def cluster_out(view: reported_state.ClusterStatus, rules: Mapping[str, object]) -> clusters_pb2.Cluster:
+def cluster_out(view: reported_state.ClusterStatus, rules: Mapping[str, object]) -> pb.Cluster:
     cluster = view.cluster
     totals = view.summary.totals if view.summary else {}
-    return clusters_pb2.Cluster(
-        name=cluster.name,
-        standing="damaged" if view.broken else cluster.standing.value,
-        manager=cluster.manager,
-        registered_at=cluster.registered_at,
-        seen_at=cluster.seen_at,
+    return message_of(
+        pb.Cluster,
+        cluster,
+        standing="damaged" if view.broken else cluster.standing,
         state=json.dumps(cluster.state),
-        state_at=cluster.state_at,
         totals=[
-            clusters_pb2.Total(type=type, unit=total.unit, vertices=total.vertices, all=total.size, free=total.free)
+            pb.Total(type=type, unit=total.unit, vertices=total.vertices, all=total.size, free=total.free)
             for type, total in totals.items()
         ],
         subsystems=view.subsystems,
@@ -135,35 +120,29 @@ def cluster_out(view: reported_state.ClusterStatus, rules: Mapping[str, object])
         running=view.running,
         record=json.dumps(cluster.record),
         reason=view.broken or cluster.drain_reason,
+        tree=(),
         rules=json.dumps(rules),
-        wrong_nodes=cluster.wrong_nodes,
         node_rules="" if cluster.node_rules is None else json.dumps(cluster.node_rules.to_json()),
     )
 
 
-def restore_out(status: restore.RestoreStatus) -> clusters_pb2.Restore:
-    return clusters_pb2.Restore(
+def restore_out(status: restore.RestoreStatus) -> pb.Restore:
+    return pb.Restore(
         generation=status.restore.number,
         restored_at=status.restore.at,
         copied_at=status.copied_at,
         old_jobs=status.restore.old_jobs,
         clusters=[
-            clusters_pb2.UnreportedCluster(name=row.cluster, state=row.state.value, why=row.why)
-            for row in status.clusters
+            pb.UnreportedCluster(name=row.cluster, state=row.state.value, why=row.why) for row in status.clusters
         ],
         jobs_waiting=status.held,
         jobs_unclear=status.unclear,
         counts=status.counts,
-        findings=[
-            clusters_pb2.RestoreFinding(
-                seq=seq, at=one.at, kind=one.kind, job=one.job, attempt=one.n, cluster=one.cluster, detail=one.detail
-            )
-            for seq, one in status.findings
-        ],
+        findings=[message_of(pb.RestoreFinding, one, seq=seq, attempt=one.n) for seq, one in status.findings],
     )
 
 
-def _rules_in(request: clusters_pb2.SetRulesRequest) -> dict[str, object]:
+def _rules_in(request: pb.SetRulesRequest) -> dict[str, object]:
     """Return the changes of rules; 0 and an empty list remove a limit."""
     changes: dict[str, object] = {}
     for key in ("users", "groups"):
@@ -177,9 +156,9 @@ def _rules_in(request: clusters_pb2.SetRulesRequest) -> dict[str, object]:
     return changes
 
 
-async def _upload(messages: AsyncIterator[clusters_pb2.GraphUpload]) -> tuple[clusters_pb2.GraphHeader, bytes]:
+async def _upload(messages: AsyncIterator[pb.GraphUpload]) -> tuple[pb.GraphHeader, bytes]:
     """Return the header of an upload and the graph that follows it in pieces."""
-    header: clusters_pb2.GraphHeader | None = None
+    header: pb.GraphHeader | None = None
     pieces: list[bytes] = []
     size = 0
     async for message in messages:

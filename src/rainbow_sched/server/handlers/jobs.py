@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 
 from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.errors import Invalid
-from rainbow_sched.pb.v2 import jobs_pb2, jobs_pb2_grpc
+from rainbow_sched.pb.v2 import jobs_pb2 as pb
+from rainbow_sched.pb.v2 import jobs_pb2_grpc
 from rainbow_sched.server import codec
 from rainbow_sched.server.admission.calls import Context
 from rainbow_sched.server.admission.pipeline import caller
@@ -22,39 +23,39 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         self._service, self._reader = service, reader
         self._core = service.core
 
-    async def Submit(self, request: jobs_pb2.SubmitRequest, context: Context) -> jobs_pb2.SubmitResponse:
+    async def Submit(self, request: pb.SubmitRequest, context: Context) -> pb.SubmitResponse:
         by = self._deciding_caller()
         receipts = await self._service.intake.submit(codec.submissions(self._reader, request, by))
         return codec.receipt_out(receipts[0])
 
-    async def SubmitBatch(self, request: jobs_pb2.SubmitBatchRequest, context: Context) -> jobs_pb2.SubmitBatchResponse:
+    async def SubmitBatch(self, request: pb.SubmitBatchRequest, context: Context) -> pb.SubmitBatchResponse:
         by = self._deciding_caller()
         made = [one for message in request.jobs for one in codec.submissions(self._reader, message, by)]
         if not made:
             raise Invalid("the batch is empty")
         receipts = await self._service.intake.submit(made)
-        return jobs_pb2.SubmitBatchResponse(jobs=[codec.receipt_out(receipt) for receipt in receipts])
+        return pb.SubmitBatchResponse(jobs=[codec.receipt_out(receipt) for receipt in receipts])
 
-    async def Plan(self, request: jobs_pb2.PlanRequest, context: Context) -> jobs_pb2.PlanResponse:
+    async def Plan(self, request: pb.PlanRequest, context: Context) -> pb.PlanResponse:
         prepared, _ = self._reader.spec(request.spec)
         by = self._deciding_caller()
         terms = codec.terms_in(request.terms, by)
         seed = self._core.ids.seed()
         ask = PlacementQuery(request=prepared, terms=terms, owner=by.name, seed=seed, show_slots=True)
         plan = await explanation.plan(self._service.core, ask, reasons=request.reasons)
-        return jobs_pb2.PlanResponse(decision=plan.decision.to_json(), explanations=plan.explanations)
+        return pb.PlanResponse(decision=plan.decision.to_json(), explanations=plan.explanations)
 
-    async def Get(self, request: jobs_pb2.GetJobRequest, context: Context) -> jobs_pb2.Job:
+    async def Get(self, request: pb.GetJobRequest, context: Context) -> pb.Job:
         view = await jobs.get(self._core, request.id, caller())
         return codec.job_out(view, spec=request.spec, nodes=self._nodes(view))
 
-    async def List(self, request: jobs_pb2.ListJobsRequest, context: Context) -> jobs_pb2.ListJobsResponse:
+    async def List(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:
         limit = min(request.limit or 100, jobs.MAX_LISTED)
         which = codec.filter_in(request.filter)
         found = await jobs.listed(self._core, which, caller(), before=request.before, limit=limit)
         return codec.page_out((codec.job_out(view, nodes=self._nodes(view)) for view in found), limit)
 
-    async def Watch(self, request: jobs_pb2.WatchRequest, context: Context) -> AsyncIterator[jobs_pb2.Event]:
+    async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncIterator[pb.Event]:
         which = codec.filter_in(request.filter)
         after = request.after
         if request.from_now:
@@ -63,7 +64,7 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         async for event in watch.watch(self._core, which, caller(), after):
             yield codec.event_out(event)
 
-    async def Logs(self, request: jobs_pb2.LogsRequest, context: Context) -> AsyncIterator[jobs_pb2.LogChunk]:
+    async def Logs(self, request: pb.LogsRequest, context: Context) -> AsyncIterator[pb.LogChunk]:
         chunks = watch.logs(
             self._core,
             request.id,
@@ -74,20 +75,20 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
             tail=request.tail,
         )
         async for chunk in chunks:
-            yield jobs_pb2.LogChunk(stream=chunk.stream, offset=chunk.offset, data=chunk.data)
+            yield pb.LogChunk(stream=chunk.stream, offset=chunk.offset, data=chunk.data)
 
-    async def Cancel(self, request: jobs_pb2.CancelRequest, context: Context) -> jobs_pb2.CancelResponse:
+    async def Cancel(self, request: pb.CancelRequest, context: Context) -> pb.CancelResponse:
         which = codec.filter_in(request.filter) if request.HasField("filter") else None
         found = await jobs.cancel(
             self._core, codec.checked_ids(request.ids), which, caller(), request.reason, dry_run=request.dry_run
         )
         unchanged = [view.job.id for view in found if view.unchanged]
-        return jobs_pb2.CancelResponse(jobs=[codec.job_out(view) for view in found], unchanged=unchanged)
+        return pb.CancelResponse(jobs=[codec.job_out(view) for view in found], unchanged=unchanged)
 
-    async def Release(self, request: jobs_pb2.ReleaseRequest, context: Context) -> jobs_pb2.Job:
+    async def Release(self, request: pb.ReleaseRequest, context: Context) -> pb.Job:
         return codec.job_out(await jobs.release(self._core, request.id, caller()))
 
-    async def Explain(self, request: jobs_pb2.ExplainRequest, context: Context) -> jobs_pb2.ExplainResponse:
+    async def Explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainResponse:
         story = await explanation.explain(self._service.core, request.id, caller())
         return codec.story_out(story, self._nodes(story.view))
 

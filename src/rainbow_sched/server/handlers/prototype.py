@@ -12,7 +12,8 @@ from rainbow_sched.model.decision import Chosen
 from rainbow_sched.model.errors import Impossible, Invalid
 from rainbow_sched.model.job import Job, Terms
 from rainbow_sched.model.request import Request
-from rainbow_sched.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2, rainbow_pb2_grpc
+from rainbow_sched.pb.prototype import memory_pb2, memory_pb2_grpc, rainbow_pb2_grpc
+from rainbow_sched.pb.prototype import rainbow_pb2 as pb
 from rainbow_sched.selection.decisions import decide
 from rainbow_sched.server.admission.calls import Context
 from rainbow_sched.server.admission.pipeline import caller
@@ -35,39 +36,35 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
     def __init__(self, service: Service) -> None:
         self._service, self._core = service, service.core
 
-    async def Register(self, request: rainbow_pb2.RegisterRequest, context: Context) -> rainbow_pb2.RegisterResponse:
+    async def Register(self, request: pb.RegisterRequest, context: Context) -> pb.RegisterResponse:
         if request.subsystem not in _OWN_GRAPH:
             raise Invalid("a new cluster comes with its own graph; register subsystems afterwards")
         made = await registration.register(self._core, request.name, request.nodes.encode())
         if made is None:
-            return rainbow_pb2.RegisterResponse(request_id=_id(), status=rainbow_pb2.RegisterResponse.REGISTER_EXISTS)
-        return rainbow_pb2.RegisterResponse(
-            request_id=_id(), token=made.token, secret=made.secret, status=rainbow_pb2.RegisterResponse.REGISTER_SUCCESS
+            return pb.RegisterResponse(request_id=_id(), status=pb.RegisterResponse.REGISTER_EXISTS)
+        return pb.RegisterResponse(
+            request_id=_id(), token=made.token, secret=made.secret, status=pb.RegisterResponse.REGISTER_SUCCESS
         )
 
-    async def RegisterSubsystem(
-        self, request: rainbow_pb2.RegisterRequest, context: Context
-    ) -> rainbow_pb2.RegisterResponse:
+    async def RegisterSubsystem(self, request: pb.RegisterRequest, context: Context) -> pb.RegisterResponse:
         await registration.put_subsystem(
             self._core, request.name, request.subsystem, request.nodes.encode(), replace=False
         )
-        return rainbow_pb2.RegisterResponse(request_id=_id(), status=rainbow_pb2.RegisterResponse.REGISTER_SUCCESS)
+        return pb.RegisterResponse(request_id=_id(), status=pb.RegisterResponse.REGISTER_SUCCESS)
 
-    async def Delete(self, request: rainbow_pb2.DeleteRequest, context: Context) -> rainbow_pb2.DeleteResponse:
+    async def Delete(self, request: pb.DeleteRequest, context: Context) -> pb.DeleteResponse:
         await removal.delete(self._core, request.name)
-        return rainbow_pb2.DeleteResponse(status=rainbow_pb2.DeleteResponse.DELETE_SUCCESS)
+        return pb.DeleteResponse(status=pb.DeleteResponse.DELETE_SUCCESS)
 
-    async def DeleteSubsystem(self, request: rainbow_pb2.DeleteRequest, context: Context) -> rainbow_pb2.DeleteResponse:
+    async def DeleteSubsystem(self, request: pb.DeleteRequest, context: Context) -> pb.DeleteResponse:
         await registration.delete_subsystem(self._core, request.name, request.subsytem)
-        return rainbow_pb2.DeleteResponse(status=rainbow_pb2.DeleteResponse.DELETE_SUCCESS)
+        return pb.DeleteResponse(status=pb.DeleteResponse.DELETE_SUCCESS)
 
-    async def UpdateState(
-        self, request: rainbow_pb2.UpdateStateRequest, context: Context
-    ) -> rainbow_pb2.UpdateStateResponse:
+    async def UpdateState(self, request: pb.UpdateStateRequest, context: Context) -> pb.UpdateStateResponse:
         await reported_state.update_state(self._core, request.cluster, reported_state.parse_state(request.payload))
-        return rainbow_pb2.UpdateStateResponse(status=rainbow_pb2.UpdateStateResponse.UPDATE_STATE_SUCCESS)
+        return pb.UpdateStateResponse(status=pb.UpdateStateResponse.UPDATE_STATE_SUCCESS)
 
-    async def SubmitJob(self, request: rainbow_pb2.SubmitJobRequest, context: Context) -> rainbow_pb2.SubmitJobResponse:
+    async def SubmitJob(self, request: pb.SubmitJobRequest, context: Context) -> pb.SubmitJobResponse:
         submission = self._submission(request)
         ask = PlacementQuery(
             request=submission.request,
@@ -80,18 +77,18 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
             raise Impossible("no clusters passed selection: " + "; ".join(decision.outcome.reasons))
         if request.satisfy_only:
             ranked = list(decision.ranked)
-            return rainbow_pb2.SubmitJobResponse(
+            return pb.SubmitJobResponse(
                 request_id=_id(),
                 cluster=ranked[0],
                 clusters=ranked,
-                status=rainbow_pb2.SubmitJobResponse.SUBMIT_SUCCESS,
+                status=pb.SubmitJobResponse.SUBMIT_SUCCESS,
             )
         [receipt] = await self._service.intake.submit([submission])
         if receipt.id > MOST_INT32:
             raise Invalid("job ids are past what this interface can carry; use rainbow.v2")
         cluster = receipt.cluster or await self._cluster_of(receipt.id)
-        return rainbow_pb2.SubmitJobResponse(
-            request_id=_id(), jobid=receipt.id, cluster=cluster, status=rainbow_pb2.SubmitJobResponse.SUBMIT_SUCCESS
+        return pb.SubmitJobResponse(
+            request_id=_id(), jobid=receipt.id, cluster=cluster, status=pb.SubmitJobResponse.SUBMIT_SUCCESS
         )
 
     async def _cluster_of(self, id: int) -> str:
@@ -100,7 +97,7 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
         job = await self._core.store.read(lambda tx: tx.job(id))
         return "" if job is None else job.cluster
 
-    def _submission(self, request: rainbow_pb2.SubmitJobRequest) -> Submission:
+    def _submission(self, request: pb.SubmitJobRequest) -> Submission:
         by = caller()
         parsed = parse(request.jobspec)
         terms = Terms(
@@ -117,26 +114,22 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
             terms=terms,
         )
 
-    async def ReceiveJobs(
-        self, request: rainbow_pb2.ReceiveJobsRequest, context: Context
-    ) -> rainbow_pb2.ReceiveJobsResponse:
+    async def ReceiveJobs(self, request: pb.ReceiveJobsRequest, context: Context) -> pb.ReceiveJobsResponse:
         limit = request.maxJobs if request.maxJobs > 0 else offers.MAX_JOBS_RECEIVED
         taken = await offers.receive(self._core, request.cluster, limit)
-        answer = rainbow_pb2.ReceiveJobsResponse(request_id=_id())
+        answer = pb.ReceiveJobsResponse(request_id=_id())
         for _, job in taken:
             answer.jobs[job.id] = _as_received(job, self._core.request_of(job.spec).request)
         if taken:
-            answer.status = rainbow_pb2.ReceiveJobsResponse.REQUEST_JOBS_SUCCESS
+            answer.status = pb.ReceiveJobsResponse.REQUEST_JOBS_SUCCESS
         return answer
 
-    async def AcceptJobs(
-        self, request: rainbow_pb2.AcceptJobsRequest, context: Context
-    ) -> rainbow_pb2.AcceptJobsResponse:
+    async def AcceptJobs(self, request: pb.AcceptJobsRequest, context: Context) -> pb.AcceptJobsResponse:
         asked = dict.fromkeys(request.jobids)
         done = await offers.accept(self._core, request.cluster, [(id, 0, "") for id in asked])
-        whole = rainbow_pb2.AcceptJobsResponse.RESULT_TYPE_SUCCESS
-        return rainbow_pb2.AcceptJobsResponse(
-            status=whole if done and len(done) == len(asked) else rainbow_pb2.AcceptJobsResponse.RESULT_TYPE_PARTIAL
+        whole = pb.AcceptJobsResponse.RESULT_TYPE_SUCCESS
+        return pb.AcceptJobsResponse(
+            status=whole if done and len(done) == len(asked) else pb.AcceptJobsResponse.RESULT_TYPE_PARTIAL
         )
 
 
