@@ -30,9 +30,9 @@ from rainbow_sched.pb.v2 import (
     jobs_pb2,
     jobs_pb2_grpc,
 )
+from rainbow_sched.server.admission.calls import MAX_BULK_MESSAGE_BYTES
 from rainbow_sched.server.admission.connections import ConnectionLimiter, raise_descriptor_limit
 from rainbow_sched.server.admission.limits import AdmissionLimits
-from rainbow_sched.server.admission.methods import MAX_BULK_MESSAGE_BYTES
 from rainbow_sched.server.admission.pipeline import AdmissionPipeline
 from rainbow_sched.server.codec import SubmissionReader
 from rainbow_sched.server.handlers.access import AccessHandler

@@ -14,10 +14,9 @@ from rainbow_sched.model.errors import Invalid, Unauthenticated
 from rainbow_sched.model.job import Terms
 from rainbow_sched.pb.prototype import rainbow_pb2, rainbow_pb2_grpc
 from rainbow_sched.pb.v2 import agents_pb2, clusters_pb2, jobs_pb2
-from rainbow_sched.server.admission.calls import Call
+from rainbow_sched.server.admission.calls import Call, Method
 from rainbow_sched.server.admission.credentials import Authenticator
 from rainbow_sched.server.admission.limits import AdmissionLimits, RateLimiter
-from rainbow_sched.server.admission.methods import Method
 from rainbow_sched.server.admission.policy import V2
 from rainbow_sched.service.access.audit import SYSTEM
 from tests.support.calls import bearer

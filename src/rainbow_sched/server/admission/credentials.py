@@ -11,22 +11,11 @@ from rainbow_sched.model.errors import Denied, Unauthenticated
 from rainbow_sched.server.admission.calls import Call
 from rainbow_sched.server.admission.connections import network_of
 from rainbow_sched.server.admission.limits import RateLimiter
-from rainbow_sched.server.admission.policy import (
-    Administrator,
-    Caller,
-    InMessage,
-    LocalOrConfigured,
-    Nobody,
-    Scoped,
-    Submitter,
-    TokensInMessage,
-)
+from rainbow_sched.server.admission.policy import Access, Scoped
 from rainbow_sched.service.access.audit import ANONYMOUS, act_as
 from rainbow_sched.service.access.principals import CredentialResolver, need
 from rainbow_sched.service.clock import Clock
 
-METADATA_RULES = (Caller, Submitter, Administrator, Scoped, Nobody)  # nothing in the message tells who calls
-NAMED_RULES = (Scoped, InMessage)  # a scope on the object that the message names
 Metadata = Sequence[tuple[str, str | bytes]]
 MAX_TOKENS_PER_CALL = 1_000
 MAX_CREDENTIAL_CHARACTERS = 16 * 1024  # a longer one is not even hashed
@@ -54,18 +43,18 @@ class Authenticator:
     def authorize(self, call: Call) -> None:
         """Raise Unauthenticated or Denied if the access rule does not admit the caller."""
         row, principal = call.method.row, call.principal
-        if isinstance(row, LocalOrConfigured):
+        if row is Access.LOCAL_OR_CONFIGURED:
             if principal.kind is None and not self._anonymous_satisfy and not is_local(call.address):
                 raise Unauthenticated(_CREDENTIAL_MISSING)
         elif principal.kind is None:
             raise Unauthenticated(_CREDENTIAL_MISSING)
-        elif isinstance(row, NAMED_RULES):
+        elif isinstance(row, Scoped):
             need(principal, row.verb, row.named(call.message))
-        elif isinstance(row, Administrator):
+        elif row is Access.ADMINISTRATOR:
             if not principal.admin:
                 raise Denied("this call is for administrators")
         elif (
-            isinstance(row, Submitter)
+            row is Access.SUBMITTER
             and not principal.admin
             and not any(scope.startswith("submit:") for scope in principal.scopes)
         ):
@@ -98,9 +87,9 @@ class Authenticator:
         act_as(ANONYMOUS, call.address)
         _check_enabled(call)
         row, message = call.method.row, call.message
-        if isinstance(row, InMessage):
+        if isinstance(row, Scoped) and row.secret is not None:
             call.principal = await self._resolve(row.secret(message), call.address)
-        elif isinstance(row, TokensInMessage):
+        elif row is Access.TOKENS_IN_MESSAGE:
             tokens = [(entry.name, entry.token) for entry in message.clusters]
             call.principal = await self._by_tokens(tokens, call.address)
         else:
@@ -179,7 +168,7 @@ def _bearer(value: str | bytes) -> str:
 
 
 def _check_enabled(call: Call) -> None:
-    if isinstance(call.method.row, Nobody):
+    if call.method.row is Access.NOBODY:
         raise Unauthenticated("this call is disabled; use rainbow.v2")
 
 

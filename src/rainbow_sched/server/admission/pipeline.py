@@ -22,21 +22,22 @@ from grpc import aio
 from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.errors import Denied, Invalid, RainbowError, Unauthenticated
 from rainbow_sched.server.admission.calls import (
+    MAX_MESSAGE_BYTES,
     Behaviour,
     Call,
     Context,
     GenericHandler,
     Handler,
+    Method,
     Response,
     check_message,
 )
 from rainbow_sched.server.admission.connections import ConnectionLimiter, network_of
-from rainbow_sched.server.admission.credentials import METADATA_RULES, Authenticator
+from rainbow_sched.server.admission.credentials import Authenticator
 from rainbow_sched.server.admission.limits import AdmissionLimits, ConcurrencyLimit, RateLimiter
 from rainbow_sched.server.admission.load import CallGuard
-from rainbow_sched.server.admission.methods import MAX_MESSAGE_BYTES, Method
 from rainbow_sched.server.admission.open_calls import OpenCall, OpenCallMonitor
-from rainbow_sched.server.admission.policy import Anyone, Request
+from rainbow_sched.server.admission.policy import Access, Request
 from rainbow_sched.server.status import status_of
 from rainbow_sched.service.access.audit import RefusedCall, RefusedCallCounter, acting
 from rainbow_sched.service.core import Core
@@ -137,7 +138,7 @@ class AdmissionPipeline(GenericHandler):
             return None, from_stream(partial(self._upload, method, inner), *formats)
         inner = handler.unary_stream if gives else handler.unary_unary
         assert inner is not None
-        answer = partial(self._answer_anyone if isinstance(method.row, Anyone) else self._answer, method, inner)
+        answer = partial(self._answer_anyone if method.row is Access.ANYONE else self._answer, method, inner)
 
         async def answer_unknown(messages: AsyncIterator[Request], context: Context) -> Response:
             message = await self._read(Call.of(method, context), messages)
@@ -215,7 +216,7 @@ class AdmissionPipeline(GenericHandler):
         """Return the message of an unknown caller; abort the call if it is refused before that."""
         seconds = READ_TIMEOUT_SECONDS
         try:
-            if isinstance(call.method.row, METADATA_RULES):
+            if call.method.by_metadata:
                 await self.authenticator.authenticate_by_metadata(call)
             elif self.connections is None or not self.connections.is_authenticated(call.peer):
                 if call.method.largest > MAX_MESSAGE_BYTES:

@@ -6,6 +6,7 @@ send it) and which scope it must have on which object. An RPC without a rule fai
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -14,29 +15,16 @@ Request: TypeAlias = Any  # a protobuf message; its fields differ from RPC to RP
 Named = Callable[[Request], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Anyone:
-    """Any caller, without a credential."""
+class Access(enum.Enum):
+    """Access rules that name no object."""
 
-
-@dataclass(frozen=True, slots=True)
-class Nobody:
-    """Always rejected."""
-
-
-@dataclass(frozen=True, slots=True)
-class LocalOrConfigured:
-    """Anonymous callers on loopback or if the operator allows them; other callers by credential."""
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Any caller with a valid credential; the service filters what they see."""
-
-
-@dataclass(frozen=True, slots=True)
-class Submitter:
-    """A caller who may submit to at least one cluster."""
+    ANYONE = enum.auto()  # also without a credential
+    NOBODY = enum.auto()  # always rejected
+    LOCAL_OR_CONFIGURED = enum.auto()  # anonymous on loopback or if the operator allows it; others by credential
+    CALLER = enum.auto()  # with any valid credential; the service filters what the caller sees
+    SUBMITTER = enum.auto()  # who may submit to at least one cluster
+    ADMINISTRATOR = enum.auto()  # whose credential and account both have the admin right
+    TOKENS_IN_MESSAGE = enum.auto()  # the prototype's submission names clusters, each with a token that must be valid
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +33,10 @@ class Scoped:
 
     verb: str
     named: Named
+    secret: Named | None = None  # the credential in a message of the prototype; None: it is in the metadata
 
 
-@dataclass(frozen=True, slots=True)
-class InMessage:
-    """A prototype's message with a secret, which must have the scope `verb` on the object that it names."""
-
-    verb: str
-    named: Named
-    secret: Named
-
-
-@dataclass(frozen=True, slots=True)
-class TokensInMessage:
-    """The prototype's submission: a list of cluster names with their tokens, all of which must be valid."""
-
-
-@dataclass(frozen=True, slots=True)
-class Administrator:
-    """A caller whose credential and account both have the admin right."""
-
-
-AccessRule = (
-    Anyone | Nobody | LocalOrConfigured | Caller | Submitter | Administrator | Scoped | InMessage | TokensInMessage
-)
+AccessRule = Access | Scoped
 
 
 def _cluster(message: Request) -> str:
@@ -92,16 +60,16 @@ PROTOTYPE = "/convergedcomputing.org.grpc.v1.RainbowScheduler/"
 MEMORY_GRAPH = "/service.MemoryGraph/"
 
 POLICY: dict[str, AccessRule] = {
-    f"{V2}Jobs/Submit": Submitter(),
-    f"{V2}Jobs/SubmitBatch": Submitter(),
-    f"{V2}Jobs/Plan": Submitter(),
-    f"{V2}Jobs/Get": Caller(),
-    f"{V2}Jobs/List": Caller(),
-    f"{V2}Jobs/Watch": Caller(),
-    f"{V2}Jobs/Logs": Caller(),
-    f"{V2}Jobs/Cancel": Caller(),
-    f"{V2}Jobs/Release": Caller(),
-    f"{V2}Jobs/Explain": Caller(),
+    f"{V2}Jobs/Submit": Access.SUBMITTER,
+    f"{V2}Jobs/SubmitBatch": Access.SUBMITTER,
+    f"{V2}Jobs/Plan": Access.SUBMITTER,
+    f"{V2}Jobs/Get": Access.CALLER,
+    f"{V2}Jobs/List": Access.CALLER,
+    f"{V2}Jobs/Watch": Access.CALLER,
+    f"{V2}Jobs/Logs": Access.CALLER,
+    f"{V2}Jobs/Cancel": Access.CALLER,
+    f"{V2}Jobs/Release": Access.CALLER,
+    f"{V2}Jobs/Explain": Access.CALLER,
     f"{V2}Clusters/Register": Scoped("register", _header),
     f"{V2}Clusters/PutSubsystem": Scoped("agent", _header),
     f"{V2}Clusters/ReplaceGraph": Scoped("agent", _header),
@@ -109,43 +77,43 @@ POLICY: dict[str, AccessRule] = {
     f"{V2}Clusters/Delete": Scoped("agent", _cluster),
     f"{V2}Clusters/UpdateState": Scoped("agent", _cluster),
     f"{V2}Clusters/PatchGraph": Scoped("agent", _cluster),
-    f"{V2}Clusters/List": Caller(),
-    f"{V2}Clusters/Get": Caller(),
+    f"{V2}Clusters/List": Access.CALLER,
+    f"{V2}Clusters/Get": Access.CALLER,
     f"{V2}Clusters/Drain": Scoped("agent", _cluster),
     f"{V2}Clusters/Undrain": Scoped("agent", _cluster),
     f"{V2}Clusters/SetRules": Scoped("agent", _cluster),
-    f"{V2}Clusters/GetRestore": Administrator(),
-    f"{V2}Clusters/GiveUpReport": Administrator(),
+    f"{V2}Clusters/GetRestore": Access.ADMINISTRATOR,
+    f"{V2}Clusters/GiveUpReport": Access.ADMINISTRATOR,
     f"{V2}Agents/Sync": Scoped("agent", _cluster),
     f"{V2}Agents/Receive": Scoped("agent", _cluster),
     f"{V2}Agents/Accept": Scoped("agent", _cluster),
     f"{V2}Agents/Renew": Scoped("agent", _cluster),
-    f"{V2}Access/WhoAmI": Caller(),
-    f"{V2}Access/PutUser": Administrator(),
-    f"{V2}Access/ListUsers": Administrator(),
-    f"{V2}Access/PutGroup": Administrator(),
-    f"{V2}Access/ListGroups": Administrator(),
-    f"{V2}Access/CreateToken": Caller(),  # at most what the caller has, by the use case
-    f"{V2}Access/ListTokens": Caller(),
-    f"{V2}Access/RevokeToken": Caller(),
-    f"{V2}Access/RotateToken": Caller(),
-    f"{V2}Access/AskRenewal": Administrator(),
-    f"{V2}Access/ReadAudit": Administrator(),
-    f"{PROTOTYPE}Register": InMessage("register", _name, _secret),
-    f"{PROTOTYPE}RegisterSubsystem": InMessage("agent", _name, _secret),
-    f"{PROTOTYPE}Delete": InMessage("agent", _name, _secret),
-    f"{PROTOTYPE}DeleteSubsystem": InMessage("agent", _name, _secret),
-    f"{PROTOTYPE}UpdateState": InMessage("agent", _cluster, _secret),
-    f"{PROTOTYPE}SubmitJob": TokensInMessage(),
-    f"{PROTOTYPE}ReceiveJobs": InMessage("agent", _cluster, _secret),
-    f"{PROTOTYPE}AcceptJobs": InMessage("agent", _cluster, _secret),
-    f"{MEMORY_GRAPH}Satisfy": LocalOrConfigured(),
-    f"{MEMORY_GRAPH}Register": Nobody(),
-    "/grpc.health.v1.Health/Check": Anyone(),
-    "/grpc.health.v1.Health/List": Anyone(),
-    "/grpc.health.v1.Health/Watch": Anyone(),
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Caller(),
-    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": Caller(),
+    f"{V2}Access/WhoAmI": Access.CALLER,
+    f"{V2}Access/PutUser": Access.ADMINISTRATOR,
+    f"{V2}Access/ListUsers": Access.ADMINISTRATOR,
+    f"{V2}Access/PutGroup": Access.ADMINISTRATOR,
+    f"{V2}Access/ListGroups": Access.ADMINISTRATOR,
+    f"{V2}Access/CreateToken": Access.CALLER,  # at most what the caller has, by the use case
+    f"{V2}Access/ListTokens": Access.CALLER,
+    f"{V2}Access/RevokeToken": Access.CALLER,
+    f"{V2}Access/RotateToken": Access.CALLER,
+    f"{V2}Access/AskRenewal": Access.ADMINISTRATOR,
+    f"{V2}Access/ReadAudit": Access.ADMINISTRATOR,
+    f"{PROTOTYPE}Register": Scoped("register", _name, _secret),
+    f"{PROTOTYPE}RegisterSubsystem": Scoped("agent", _name, _secret),
+    f"{PROTOTYPE}Delete": Scoped("agent", _name, _secret),
+    f"{PROTOTYPE}DeleteSubsystem": Scoped("agent", _name, _secret),
+    f"{PROTOTYPE}UpdateState": Scoped("agent", _cluster, _secret),
+    f"{PROTOTYPE}SubmitJob": Access.TOKENS_IN_MESSAGE,
+    f"{PROTOTYPE}ReceiveJobs": Scoped("agent", _cluster, _secret),
+    f"{PROTOTYPE}AcceptJobs": Scoped("agent", _cluster, _secret),
+    f"{MEMORY_GRAPH}Satisfy": Access.LOCAL_OR_CONFIGURED,
+    f"{MEMORY_GRAPH}Register": Access.NOBODY,
+    "/grpc.health.v1.Health/Check": Access.ANYONE,
+    "/grpc.health.v1.Health/List": Access.ANYONE,
+    "/grpc.health.v1.Health/Watch": Access.ANYONE,
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Access.CALLER,
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": Access.CALLER,
 }
 
 # Shed first under overload.

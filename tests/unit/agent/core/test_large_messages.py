@@ -9,7 +9,7 @@ from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.pb.v2 import agents_pb2
 from rainbow_sched.protocol.codec import request_from_proto, request_to_proto
 from rainbow_sched.protocol.messages import MAX_ENTRIES, AttemptRef, Offer, SyncRequest
-from rainbow_sched.server.admission.methods import MAX_BULK_MESSAGE_BYTES
+from rainbow_sched.server.admission.calls import MAX_BULK_MESSAGE_BYTES
 from tests.unit.agent.core.test_reactor import DONE, Story
 
 COUNT = 20_500

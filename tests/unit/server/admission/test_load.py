@@ -11,10 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from rainbow_sched.model.errors import Exhausted
-from rainbow_sched.server.admission.calls import Call
+from rainbow_sched.server.admission.calls import Call, Method
 from rainbow_sched.server.admission.limits import AdmissionLimits
 from rainbow_sched.server.admission.load import MIN_QUEUE_LENGTH, CallGuard, Deadlines
-from rainbow_sched.server.admission.methods import Method
 from rainbow_sched.server.admission.policy import V2
 from tests.support.manual_clock import ManualClock
 from tests.unit.access.calls import ask, code_of

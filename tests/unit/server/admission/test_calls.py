@@ -6,7 +6,7 @@ import pytest
 
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.pb.v2 import jobs_pb2
-from rainbow_sched.server.admission.methods import MAX_BULK_MESSAGE_BYTES, MAX_MESSAGE_BYTES, UNREADABLE, Method
+from rainbow_sched.server.admission.calls import MAX_BULK_MESSAGE_BYTES, MAX_MESSAGE_BYTES, UNREADABLE, Method
 from rainbow_sched.server.admission.policy import PROTOTYPE, V2
 
 
