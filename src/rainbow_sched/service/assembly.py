@@ -6,23 +6,19 @@ import asyncio
 import contextlib
 import gc
 import logging
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rainbow_sched.graphs.registry import open_backend
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.model.cluster import Cluster
 from rainbow_sched.model.credential import CredentialKind, digest
-from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.policies import installed
 from rainbow_sched.service.access.principals import CredentialResolver
-from rainbow_sched.service.agents.host_binding import nodes_of
 from rainbow_sched.service.agents.presence import Presence
 from rainbow_sched.service.agents.sync import SyncHandler
 from rainbow_sched.service.clock import Clock
 from rainbow_sched.service.clusters.fleet import Fleet
-from rainbow_sched.service.clusters.loader import load_cluster, load_jobs
+from rainbow_sched.service.clusters.loader import load_fleet, load_jobs
 from rainbow_sched.service.clusters.rules import refresh_groups
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.maintenance import generations, restore
@@ -32,7 +28,6 @@ from rainbow_sched.service.scheduling.loop import SchedulingLoop
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.submission.intake import Intake
 from rainbow_sched.store.base import Store, Tx
-from rainbow_sched.store.records import PlacedAttempt
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +76,7 @@ async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, reg
         started_at=now,
     )
     with _no_collections():
-        await _load_fleet(core)
+        await load_fleet(core)
         await refresh_groups(core)
         await restore.hold_old_pending(core)
         await load_jobs(core)
@@ -100,29 +95,6 @@ def _no_collections() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-async def _load_fleet(core: Core) -> None:
-    for cluster in await core.store.read(lambda tx: tx.clusters()):
-        if await load_cluster(core, cluster):
-            await _load_placements(core, cluster)
-
-
-async def _load_placements(core: Core, cluster: Cluster) -> None:
-
-    reported = cluster.state_at if cluster.state_at is not None else math.inf
-    stored = await core.store.read(lambda tx: tx.placed_attempts(cluster.name))
-    core.fleet.place_all(cluster.name, _placed(core, cluster.name, stored, reported))
-
-
-def _placed(
-    core: Core, cluster: str, stored: list[PlacedAttempt], reported: float
-) -> Iterator[tuple[str, PreparedRequest, str, bool, tuple[str, ...]]]:
-    for job, token, created_at, spec, owner, nodes in stored:
-        if spec is None:  # never offered again; a running attempt goes on uncounted
-            log.error("job %d on %s: its stored request is damaged", job, cluster)
-        else:
-            yield token, core.request_of(spec), owner, created_at <= reported, nodes_of(nodes)
 
 
 async def _shorten_leases(core: Core) -> None:

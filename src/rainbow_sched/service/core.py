@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from rainbow_sched.model.errors import Unconfirmed
+from rainbow_sched.model.job import Hold
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.policies import PolicyTable, built_in
 from rainbow_sched.service.access.groups import GroupCache
@@ -31,7 +33,7 @@ from rainbow_sched.service.scheduling.criteria import CriteriaCache
 from rainbow_sched.service.scheduling.pending_jobs import PendingJobs
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.wakeups import EVENTS, OUTPUT, Notifier, cluster_topic
-from rainbow_sched.store.base import Store, Tx
+from rainbow_sched.store.base import Store, Tx, WaitingJob
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -56,7 +58,7 @@ class Core:
     started_at: float = 0.0
     jobs_arriving: int = 0  # jobs of large batches being stored
     unsettled: bool = True  # dependents may remain to be settled; unknown after a start
-    commit_outcome_unknown: bool = False  # see scheduling/reconcile.py
+    commit_outcome_unknown: bool = False  # see clusters/loader.py
     unconfirmed_effects: list[Effects] = field(default_factory=list)  # of writes with unknown outcome
     bidding: BidCollector = field(init=False)
     criteria: CriteriaCache = field(default_factory=CriteriaCache)
@@ -148,6 +150,17 @@ class Core:
             self.notifier.notify(EVENTS)
         if effects.output:
             self.notifier.notify(OUTPUT)
+
+    async def held_jobs(self, hold: Hold, most: int) -> AsyncIterator[list[WaitingJob]]:
+        """Yield the jobs that are held for this reason, at most `most` at a time."""
+
+        def page(after: int, tx: Tx) -> list[WaitingJob]:
+            return tx.waiting(hold, most, after)
+
+        after = 0
+        while found := await self.store.read(partial(page, after)):
+            yield found
+            after = found[-1].job
 
     def request_of(self, spec: str) -> PreparedRequest:
         """Return the request that a stored canonical text describes."""

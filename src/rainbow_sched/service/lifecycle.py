@@ -8,11 +8,12 @@ wake, resources to free) are written into `Effects`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
-from rainbow_sched.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure, Outcome, outcome
+from rainbow_sched.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState, Failure, Outcome, outcome
 from rainbow_sched.model.decision import StoredDecision
 from rainbow_sched.model.errors import Conflict, Corrupt, NotFound
 from rainbow_sched.model.job import Hold, Job
@@ -41,23 +42,46 @@ class AttemptEnd:
     certainly_ended: bool = True  # False: it may still run
 
 
+def _move(
+    tx: Tx,
+    fx: Effects,
+    job: Job,
+    event: JobEvent,
+    now: float,
+    *,
+    detail: Mapping[str, object] | None = None,
+    **changes: object,
+) -> Job:
+    """Give a job its next state with an event; its detail is the reason unless another is given."""
+    fx.events = True
+    detail = {"reason": changes["reason"]} if detail is None else detail
+    return tx.update_job(job, event, now, detail=detail, **changes)
+
+
+def _end(tx: Tx, fx: Effects, job: Job, event: JobEvent, now: float, **changes: Any) -> Job:
+    """Move a job to its last state, and settle the jobs that depend on it."""
+    ended = _move(tx, fx, job, event, now, **changes)
+    settle_dependents(tx, fx, ended, now)
+    return ended
+
+
 def bind(tx: Tx, fx: Effects, job: Job, cluster: str, token: str, record: StoredDecision, now: float) -> Job:
     """Assign a job to the cluster that was chosen; a held one is released first."""
     if job.state is JobState.HELD:
-        job = tx.update_job(job, JobEvent.RELEASED, now, detail={"reason": "a cluster fits now"}, hold=None)
+        job = _move(tx, fx, job, JobEvent.RELEASED, now, detail={"reason": "a cluster fits now"})
     attempt = tx.add_attempt(job, cluster, token, now)
     tx.put_decision(job.id, attempt.n, now, record)
     fx.wake.add(cluster)
     fx.left_pending.append(job.id)
-    fx.events = True
-    return tx.update_job(
+    return _move(
+        tx,
+        fx,
         job,
         JobEvent.BOUND,
         now,
         detail={"cluster": cluster},
         cluster=cluster,
         attempt=attempt.n,
-        hold=None,
         reason=f"given to {cluster}",
         evaluations=job.evaluations + 1,
         evaluated_at=now,
@@ -79,38 +103,29 @@ def place_all(tx: Tx, fx: Effects, decided: Sequence[DecidedJob], now: float) ->
 
 def hold(tx: Tx, fx: Effects, job: Job, why: Hold, reason: str, now: float) -> Job:
     """Hold a queued job after an evaluation."""
-    fx.events = True
-    counted = {"evaluations": job.evaluations + 1, "evaluated_at": now}
-    return tx.update_job(job, JobEvent.HELD, now, detail={"reason": reason}, hold=why, reason=reason, **counted)
+    evaluations = job.evaluations + 1
+    return _move(tx, fx, job, JobEvent.HELD, now, reason=reason, hold=why, evaluations=evaluations, evaluated_at=now)
 
 
 def release(tx: Tx, fx: Effects, job: Job, reason: str, now: float) -> Job:
     """Release a held job; hold it again if it has to wait for something else."""
-    fx.events = True
-    queued = tx.update_job(job, JobEvent.RELEASED, now, detail={"reason": reason}, hold=None, reason=reason)
+    queued = _move(tx, fx, job, JobEvent.RELEASED, now, reason=reason)
     if job.hold is Hold.USER:
         verdict, why = dependency_verdict(tx, job)
         if verdict is False:
             return give_up(tx, fx, queued, JobEvent.FAILED, why, now)
         if verdict is None:
-            return _hold_again(tx, queued, Hold.DEPENDENCY, "waits for other jobs", now)
+            return _move(tx, fx, queued, JobEvent.HELD, now, reason="waits for other jobs", hold=Hold.DEPENDENCY)
     if job.hold in (Hold.USER, Hold.DEPENDENCY) and (job.terms.start_after or 0.0) > now:
-        return _hold_again(tx, queued, Hold.TIME, "waits for its start time", now)
+        return _move(tx, fx, queued, JobEvent.HELD, now, reason="waits for its start time", hold=Hold.TIME)
     fx.queued.append(job.id)
     return queued
 
 
-def _hold_again(tx: Tx, job: Job, why: Hold, reason: str, now: float) -> Job:
-    return tx.update_job(job, JobEvent.HELD, now, detail={"reason": reason}, hold=why, reason=reason)
-
-
 def give_up(tx: Tx, fx: Effects, job: Job, event: JobEvent, reason: str, now: float) -> Job:
     """End a job that has no live attempt: INFEASIBLE, EXPIRED, CANCELLED or FAILED."""
-    fx.events = True
     fx.left_pending.append(job.id)
-    ended = tx.update_job(job, event, now, detail={"reason": reason}, hold=None, reason=reason, ended_at=now)
-    settle_dependents(tx, fx, ended, now)
-    return ended
+    return _end(tx, fx, job, event, now, reason=reason)
 
 
 def progress(
@@ -118,9 +133,10 @@ def progress(
 ) -> Attempt:
     """Move a live attempt forward and record it in the job, whose state stays."""
     moved = tx.update_attempt(attempt, to, now, suspect=False, **changes)
-    fx.events = True
     started = moved.started_at if to is AttemptState.RUNNING else job.started_at
-    updated = tx.update_job(
+    updated = _move(
+        tx,
+        fx,
         job,
         JobEvent.UPDATED,
         now,
@@ -145,7 +161,6 @@ def end_attempt(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: AttemptEnd
     if how.started_at is not None and attempt.started_at is None:
         changes["started_at"] = how.started_at
     tx.update_attempt(attempt, how.state, now, suspect=False, **changes)
-    fx.events = True
     fx.released.append((attempt.cluster, attempt.token))
     if job.state is JobState.CANCELLING and how.state not in (AttemptState.SUCCEEDED, AttemptState.FAILED):
         return _cancelled(tx, fx, job, now)
@@ -154,10 +169,20 @@ def end_attempt(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: AttemptEnd
     if how.state is AttemptState.CANCELLED:
         lost = AttemptEnd(state=AttemptState.CANCELLED, reason=how.reason or f"cancelled on {attempt.cluster}")
         return _finished(tx, fx, job, JobEvent.FAILED, lost, now)
-    next_attempt = None if job.state is JobState.CANCELLING else _further_run(job, how)
-    if next_attempt is None:
+    further = None if job.state is JobState.CANCELLING else _further_run(job, how)
+    if further is None:
         return _finished(tx, fx, job, JobEvent.FAILED, how, now, counted=_used_attempts(job))
-    return _requeue(tx, fx, job, how, now, next_attempt)
+    return _requeue(tx, fx, job, how, now, further)
+
+
+def end_readable(
+    tx: Tx, fx: Effects, attempts: Iterable[Attempt], state: AttemptState, reason: str, now: float
+) -> None:
+    """Close live attempts for one reason; skip those whose job is damaged."""
+    for attempt in attempts:
+        job = readable_job(tx, attempt.job)
+        if job is not None:
+            end_attempt(tx, fx, job, attempt, AttemptEnd(state=state, reason=reason), now)
 
 
 def lose(tx: Tx, fx: Effects, job: Job, attempt: Attempt, silence: float, now: float) -> Job:
@@ -175,9 +200,8 @@ def record_late_end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: Attemp
     tx.update_attempt(attempt, how.state, now, ended_at=how.ended_at or now, **changes)
     if job.state.terminal:
         return job
-    fx.events = True
     if how.state is not AttemptState.SUCCEEDED:
-        return tx.update_job(job, JobEvent.UPDATED, now, detail={"found": attempt.n, "attempt": how.state.value})
+        return _move(tx, fx, job, JobEvent.UPDATED, now, detail={"found": attempt.n, "attempt": how.state.value})
     newer = tx.attempt(job.id, job.attempt)
     if newer is not None and newer.state.live:
         if newer.state not in BEFORE_CONFIRM:
@@ -195,22 +219,12 @@ def add_unknown_report_event(tx: Tx, fx: Effects, job: Job, attempt: Attempt, te
         return
     if any(event.detail[UNKNOWN_REPORT] == text and event.detail["of"] == attempt.n for event in before):
         return
-    fx.events = True
     detail = {UNKNOWN_REPORT: text, "why": why, "of": attempt.n, "cluster": attempt.cluster}
-    tx.update_job(job, JobEvent.UPDATED, now, detail=detail)
+    _move(tx, fx, job, JobEvent.UPDATED, now, detail=detail)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FurtherAttempt:
-    """A permitted further attempt and the job's counters after it."""
-
-    failures: int
-    reruns_used: int
-    counted: str = ""  # for people, such as "retry 1 of 3"
-
-
-def _further_run(job: Job, how: AttemptEnd) -> FurtherAttempt | None:
-    """Return the counters for a further attempt after this end; None if the owner did not allow one.
+def _further_run(job: Job, how: AttemptEnd) -> tuple[int, int, str] | None:
+    """Return failures and reruns used with a further attempt, and which one it is; None if the owner allows none.
 
     Retries are for known failures and reruns for unknown outcomes; neither replaces the other.
     """
@@ -219,38 +233,27 @@ def _further_run(job: Job, how: AttemptEnd) -> FurtherAttempt | None:
         return None
     match outcome(how.state, how.failure):
         case Outcome.NOT_RUN:
-            return FurtherAttempt(failures=failures, reruns_used=reruns)
+            return failures, reruns, ""
         case Outcome.FAILED if failures < terms.retries_after(how.failure):
-            counted = f"retry {failures + 1} of {terms.retries}"
-            return FurtherAttempt(failures=failures + 1, reruns_used=reruns, counted=counted)
+            return failures + 1, reruns, f"retry {failures + 1} of {terms.retries}"
         case Outcome.UNKNOWN if reruns < terms.reruns and how.certainly_ended:
-            counted = f"rerun {reruns + 1} of {terms.reruns}"
-            return FurtherAttempt(failures=failures, reruns_used=reruns + 1, counted=counted)
+            return failures, reruns + 1, f"rerun {reruns + 1} of {terms.reruns}"
     return None
 
 
-def _requeue(tx: Tx, fx: Effects, job: Job, how: AttemptEnd, now: float, next_attempt: FurtherAttempt) -> Job:
+def _requeue(tx: Tx, fx: Effects, job: Job, how: AttemptEnd, now: float, further: tuple[int, int, str]) -> Job:
+    failures, reruns, counted = further
     fx.queued.append(job.id)
     reason = f"{how.state.value} by {job.cluster}"
     if how.reason:
         reason += f": {how.reason}"
-    if next_attempt.counted:
-        reason += f"; {next_attempt.counted}"
-    return tx.update_job(
-        job,
-        JobEvent.UNBOUND,
-        now,
-        detail={
-            "why": how.state.value,
-            "reason": how.reason,
-            "counted": next_attempt.counted,
-            **({"code": how.code} if how.code else {}),
-        },
-        failures=next_attempt.failures,
-        reruns_used=next_attempt.reruns_used,
-        reason=reason,
-        cluster="",
-    )
+    if counted:
+        reason += f"; {counted}"
+    detail = {"why": how.state.value, "reason": how.reason, "counted": counted}
+    if how.code:
+        detail["code"] = how.code
+    changes = {"failures": failures, "reruns_used": reruns, "reason": reason, "cluster": ""}
+    return _move(tx, fx, job, JobEvent.UNBOUND, now, detail=detail, **changes)
 
 
 def _used_attempts(job: Job) -> str:
@@ -267,18 +270,14 @@ def _finished(tx: Tx, fx: Effects, job: Job, event: JobEvent, how: AttemptEnd, n
     detail = {"exit_code": how.exit_code, "failure": how.failure.value if how.failure else "", "reason": how.reason}
     if counted:
         detail["counted"] = counted
-    ended = tx.update_job(job, event, now, detail=detail, **changes)
-    settle_dependents(tx, fx, ended, now)
-    return ended
+    return _end(tx, fx, job, event, now, detail=detail, **changes)
 
 
 def _cancelled(tx: Tx, fx: Effects, job: Job, now: float) -> Job:
     """End a job whose attempt was stopped: CANCELLED, or EXPIRED if its deadline stopped it."""
     expired = job.terms.deadline is not None and now >= job.terms.deadline and job.reason == DEADLINE_PASSED
     event = JobEvent.EXPIRED if expired else JobEvent.CANCELLED
-    ended = tx.update_job(job, event, now, detail={"reason": job.reason}, ended_at=now)
-    settle_dependents(tx, fx, ended, now)
-    return ended
+    return _end(tx, fx, job, event, now, reason=job.reason)
 
 
 def cancel(tx: Tx, fx: Effects, job: Job, reason: str, now: float, *, expired: bool = False) -> Job:
@@ -288,8 +287,7 @@ def cancel(tx: Tx, fx: Effects, job: Job, reason: str, now: float, *, expired: b
     if job.state is not JobState.BOUND:
         return give_up(tx, fx, job, JobEvent.EXPIRED if expired else JobEvent.CANCELLED, reason, now)
     attempt = live_attempt(tx, job)
-    cancelling = tx.update_job(job, JobEvent.CANCEL_ASKED, now, detail={"reason": reason}, reason=reason)
-    fx.events = True
+    cancelling = _move(tx, fx, job, JobEvent.CANCEL_ASKED, now, reason=reason)
     if attempt.state in BEFORE_CONFIRM and not _may_have_begun(tx, attempt):
         return end_attempt(tx, fx, cancelling, attempt, AttemptEnd(state=AttemptState.WITHDRAWN, reason=reason), now)
     tx.add_command(attempt, CANCEL, now)
@@ -304,56 +302,72 @@ def _may_have_begun(tx: Tx, attempt: Attempt) -> bool:
     return any(row.cluster == attempt.cluster and row.state.holds_jobs for row in tx.restore_reports())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundAttempt:
-    """An accepted attempt that the database lost in a restore and its agent still has."""
+def supersede(tx: Tx, fx: Effects, attempt: Attempt, now: float, *, may_have_started: bool) -> bool:
+    """Close a live attempt because a newer one was made; return whether it may have run.
 
-    n: int
-    cluster: str
-    token: str
-    holder: str  # epoch of the agent
-    guarded: bool
-    unknown_before: int  # earlier attempts of which nothing is known; each may have used a retry or a rerun
+    `may_have_started`: its cluster may have begun it, even if it was not confirmed.
+    """
+    fx.released.append((attempt.cluster, attempt.token))
+    if attempt.state in BEFORE_CONFIRM:
+        if not may_have_started:
+            tx.update_attempt(attempt, AttemptState.WITHDRAWN, now, reason=SUPERSEDED)
+            return False
+        attempt = tx.update_attempt(attempt, AttemptState.ACCEPTED, now)
+    tx.update_attempt(attempt, AttemptState.LOST, now, suspect=False, failure=Failure.LOST, reason=SUPERSEDED)
+    return True
 
 
-def adopt(tx: Tx, fx: Effects, job: Job, found: FoundAttempt, now: float) -> Job:
-    """Make a found attempt the live attempt of its job; earlier ones are closed already."""
-    cluster, cancelling = found.cluster, job.state is JobState.CANCELLING
+def adopt(
+    tx: Tx,
+    fx: Effects,
+    job: Job,
+    now: float,
+    *,
+    n: int,
+    cluster: str,
+    token: str,
+    holder: str,
+    guarded: bool,
+    unknown_before: int,
+) -> Job:
+    """Make an accepted attempt, which a restore lost and its agent still has, the live attempt of its job.
+
+    Earlier ones are closed already. `holder`: epoch of the agent. `unknown_before`: number of earlier attempts of which
+    nothing is known; each may have used a retry or a rerun.
+    """
+    cancelling = job.state is JobState.CANCELLING
     if job.state is JobState.BOUND:
-        job = tx.update_job(job, JobEvent.UNBOUND, now, detail={"why": "restored", "reason": SUPERSEDED})
+        job = _move(tx, fx, job, JobEvent.UNBOUND, now, detail={"why": "restored", "reason": SUPERSEDED})
     elif job.state is JobState.HELD:
-        job = tx.update_job(job, JobEvent.RELEASED, now, detail={"reason": "it was given out before the restore"})
-    attempt = tx.add_attempt(job, cluster, found.token, now, n=found.n)
-    tx.update_attempt(attempt, AttemptState.ACCEPTED, now, holder=found.holder, guarded=found.guarded)
+        job = _move(tx, fx, job, JobEvent.RELEASED, now, detail={"reason": "it was given out before the restore"})
+    attempt = tx.add_attempt(job, cluster, token, now, n=n)
+    tx.update_attempt(attempt, AttemptState.ACCEPTED, now, holder=holder, guarded=guarded)
     if cancelling:
         tx.add_command(attempt, CANCEL, now)
-    fx.placed.append((cluster, found.token, job.spec, job.owner))
+    fx.placed.append((cluster, token, job.spec, job.owner))
     fx.left_pending.append(job.id)
-    fx.events = True
-    return tx.update_job(
+    return _move(
+        tx,
+        fx,
         job,
         JobEvent.UPDATED if cancelling else JobEvent.BOUND,
         now,
-        detail={"cluster": cluster, "adopted": found.n},
+        detail={"cluster": cluster, "adopted": n},
         cluster=cluster,
-        attempt=found.n,
+        attempt=n,
         reason=job.reason if cancelling else f"found on {cluster} after the restore",
-        failures=min(job.terms.retries, job.failures + found.unknown_before),
-        reruns_used=min(job.terms.reruns, job.reruns_used + found.unknown_before),
+        failures=min(job.terms.retries, job.failures + unknown_before),
+        reruns_used=min(job.terms.reruns, job.reruns_used + unknown_before),
     )
 
 
 def hand_off(tx: Tx, fx: Effects, job: Job, attempt: Attempt, now: float) -> Job:
     """End a job that a receiver took over for good; Rainbow no longer follows it."""
     tx.update_attempt(attempt, AttemptState.HANDED_OFF, now)
-    fx.events = True
     fx.released.append((attempt.cluster, attempt.token))
     reason = f"handed over to {attempt.cluster}; its end is not known to Rainbow"
-    ended = tx.update_job(
-        job, JobEvent.HANDED_OFF, now, detail={"cluster": attempt.cluster}, reason=reason, ended_at=now
-    )
-    settle_dependents(tx, fx, ended, now)
-    return ended
+    detail = {"cluster": attempt.cluster}
+    return _end(tx, fx, job, JobEvent.HANDED_OFF, now, detail=detail, reason=reason)
 
 
 def live_attempt(tx: Tx, job: Job) -> Attempt:
@@ -362,6 +376,16 @@ def live_attempt(tx: Tx, job: Job) -> Attempt:
     if attempt is None or not attempt.state.live:
         raise Conflict(f"job {job.id} has no live attempt")
     return attempt
+
+
+def unconfirmed_attempts(tx: Tx, cluster: str, limit: int | None = None) -> list[Attempt]:
+    """Return the attempts of a cluster that no agent has been confirmed to hold; `limit`: of each state."""
+    return [attempt for state in BEFORE_CONFIRM for attempt in tx.attempts_in(cluster, state, limit)]
+
+
+def accepted_attempts(tx: Tx, cluster: str) -> list[Attempt]:
+    """Return the attempts that the agent of a cluster should hold."""
+    return [attempt for state in LIVE[2:] for attempt in tx.attempts_in(cluster, state)]
 
 
 def require_job(tx: Tx, id: int) -> Job:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from rainbow_sched.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState
+from rainbow_sched.model.attempt import Attempt, AttemptState
 from rainbow_sched.model.binding import GroupHosts, NodeRules
 from rainbow_sched.model.errors import Corrupt, Invalid
 from rainbow_sched.model.job import Job
@@ -117,11 +117,7 @@ async def bound_offers(core: Core, cluster: str, rules: NodeRules | None) -> Bin
         return Bindings(default=BoundOffer(refusal="its stored graph is damaged"))
     if not member.bindable:
         return Bindings()
-
-    def work(tx: Tx) -> list[Attempt]:
-        return [each for state in BEFORE_CONFIRM for each in tx.attempts_in(cluster, state, MAX_OFFERS_ORDERED)]
-
-    attempts = await core.store.read(work)
+    attempts = await core.store.read(lambda tx: lifecycle.unconfirmed_attempts(tx, cluster, MAX_OFFERS_ORDERED))
     found = {}
     for attempt in attempts:
         request = member.bindable.get(attempt.token)

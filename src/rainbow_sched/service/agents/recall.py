@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, replace
 from functools import partial
 
-from rainbow_sched.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure
+from rainbow_sched.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.job import MAX_NAME_CHARS, Job, Terms
 from rainbow_sched.model.job_state import JobState
@@ -73,7 +73,7 @@ def take_recall(
     why = RECEIVED if tx.was_received(request.cluster) else _why_unclear(core, request, before)
     if why:  # it may have begun what it would be offered again
         withdraw_unconfirmed(tx, fx, core.history, request.cluster, now)
-    for attempt in [attempt for state in BEFORE_CONFIRM for attempt in tx.attempts_in(request.cluster, state)]:
+    for attempt in lifecycle.unconfirmed_attempts(tx, request.cluster):
         items.run(tx, fx, out, f"a wish to cancel job {attempt.job}", partial(_end_cancelled, tx, fx, attempt, now))
     state = ReportState.UNCLEAR if why else ReportState.REPORTED
     tx.update_restore_report(row.cluster_id, state, why)
@@ -189,36 +189,30 @@ def _take_unknown_attempt(context: RecallContext, known: KnownAttempt, job: Job)
 
 def _adopt(context: RecallContext, known: KnownAttempt, job: Job) -> None:
     """Make the recalled attempt the live attempt of its job."""
-    tx, fx, now, cluster, ref = context.tx, context.fx, context.now, context.request.cluster, known.ref
+    tx, ref = context.tx, known.ref
     attempts = tx.attempts(job.id)
     unknown = ref.n - 1 - sum(attempt.n < ref.n for attempt in attempts)  # attempts that are unknown here
     for attempt in attempts:
         if attempt.state.live:
             unknown += _supersede(context, attempt)
-    found = lifecycle.FoundAttempt(
+    lifecycle.adopt(
+        tx,
+        context.fx,
+        job,
+        context.now,
         n=ref.n,
-        cluster=cluster,
+        cluster=context.request.cluster,
         token=ref.token,
         holder=context.request.epoch,
         guarded=context.request.guards,
         unknown_before=unknown,
     )
-    lifecycle.adopt(tx, fx, job, found, now)
 
 
 def _supersede(context: RecallContext, attempt: Attempt) -> bool:
-    """Close an attempt because a newer one was made; return whether it may have run."""
-    tx, now, history = context.tx, context.now, context.core.history
-    context.fx.released.append((attempt.cluster, attempt.token))
-    row = history.clusters.get(attempt.cluster)
+    row = context.core.history.clusters.get(attempt.cluster)
     awaited = row is not None and row.state.holds_jobs and attempt.cluster != context.request.cluster
-    if attempt.state in BEFORE_CONFIRM and not awaited:
-        tx.update_attempt(attempt, AttemptState.WITHDRAWN, now, reason=lifecycle.SUPERSEDED)
-        return False
-    if attempt.state in BEFORE_CONFIRM:  # its cluster may have started it
-        attempt = tx.update_attempt(attempt, AttemptState.ACCEPTED, now)
-    tx.update_attempt(attempt, AttemptState.LOST, now, suspect=False, failure=Failure.LOST, reason=lifecycle.SUPERSEDED)
-    return True
+    return lifecycle.supersede(context.tx, context.fx, attempt, context.now, may_have_started=awaited)
 
 
 def _take_unknown_job(context: RecallContext, known: KnownAttempt) -> None:

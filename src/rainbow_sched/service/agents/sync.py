@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from rainbow_sched.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState
+from rainbow_sched.model.attempt import Attempt, AttemptState
 from rainbow_sched.model.binding import NO_NODE_RULES
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.errors import Conflict, Corrupt, Invalid, Unavailable
@@ -109,7 +109,7 @@ class SyncHandler:
         """Store nothing from an agent that knows more than the database; request its full recall."""
         if not request.recalls:
             await restore.reject_without_recall(self.core, request.cluster)
-        attempts = await self.core.store.read(lambda tx: _accepted(tx, request.cluster))
+        attempts = await self.core.store.read(lambda tx: lifecycle.accepted_attempts(tx, request.cluster))
         return SyncAnswer(
             ack=request.message.seq,
             resync=True,
@@ -161,9 +161,7 @@ class SyncHandler:
             return stored, False
         out = AnswerDraft(commands=commands_of(tx.commands(request.cluster)))
         suspects = reports.take_inventory(tx, out, request.cluster, [ref for ref, _ in request.message.held])
-        waiting = request.message.want > 0 and any(
-            tx.attempts_in(request.cluster, state, 1) for state in BEFORE_CONFIRM
-        )
+        waiting = request.message.want > 0 and bool(lifecycle.unconfirmed_attempts(tx, request.cluster, 1))
         return None, not (out.has_content() or suspects or waiting)
 
     async def _new_answer(self, request: SyncRequest, server: str, version: int, *, idle: bool) -> SyncAnswer:
@@ -259,7 +257,7 @@ class SyncHandler:
         take_recall(self.core, items, tx, fx, out, request, known)
         if known != request.epoch:
             out.resync = message.recall is None  # a recall already has everything
-            out.expected = list(map(ref_of, _accepted(tx, name)))
+            out.expected = list(map(ref_of, lifecycle.accepted_attempts(tx, name)))
             self._agent_started(tx, fx, request, now)
         run = partial(items.run, tx, fx, out)
         open_ids = {command.id for command in tx.commands(name)} if message.acks else set()
@@ -401,8 +399,3 @@ def _wait_factor(fleet: Fleet, cluster: str) -> float:
     """Return a cluster's own factor for long waits, so that agents do not all return at the same moment."""
     member = fleet.get(cluster)
     return 0.8 + 0.2 * (0 if member is None else member.cluster.id * GOLDEN_RATIO % 1.0)
-
-
-def _accepted(tx: Tx, cluster: str) -> list[Attempt]:
-    """Return the attempts that the agent of a cluster should hold."""
-    return [attempt for state in LIVE[2:] for attempt in tx.attempts_in(cluster, state)]

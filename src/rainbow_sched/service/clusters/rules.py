@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 from rainbow_sched.model.cluster import Cluster
 from rainbow_sched.model.cluster_rules import ClusterRules
@@ -18,7 +17,6 @@ from rainbow_sched.service.access.principals import may
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.store.base import Tx
-from rainbow_sched.store.records import WaitingJob
 
 ClusterRefusals = dict[str, tuple[Fit, str]]
 JOBS_PER_READ = 10_000
@@ -115,12 +113,6 @@ async def refresh_groups(core: Core) -> None:
 
 async def _regroup_pending(core: Core) -> None:
     """Regroup pending jobs: their shape depends on the owner only if some cluster has rules."""
-    after = 0
-    while page := await core.store.read(partial(_waiting, after)):
+    async for page in core.held_jobs(Hold.NOTHING_FITS, JOBS_PER_READ):
         core.pending.add_all(core.fleet, page)
-        after = page[-1].job
     core.pending.changed()
-
-
-def _waiting(after: int, tx: Tx) -> list[WaitingJob]:
-    return tx.waiting(Hold.NOTHING_FITS, JOBS_PER_READ, after)

@@ -9,10 +9,10 @@ owner or an administrator releases them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rainbow_sched.model.attempt import BEFORE_CONFIRM, AttemptState
+from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.errors import Conflict, NotFound, Unavailable
 from rainbow_sched.model.generation import Cause, Generation, HistoryMark, verify_mark
@@ -152,22 +152,25 @@ def may_run_elsewhere(core: Core, tx: Tx, job_id: int, cluster: str) -> bool:
 
 async def hold_old_pending(core: Core) -> None:
     """Release old pending jobs into the queue, where `hold_old_jobs` holds them."""
-    if not core.history.clusters:
-        return
-    after = 0
-    while page := await core.store.read(lambda tx, after=after: tx.waiting(Hold.NOTHING_FITS, JOBS_PER_WRITE, after)):  # type: ignore[misc]
-        after = page[-1].job
-        old = [one for one in page if core.history.is_old(one.job)]
+    if core.history.clusters:
+        reason = "the database was restored"
+        await _release_held(core, Hold.NOTHING_FITS, lambda one: core.history.is_old(one.job), reason)
 
-        def work(tx: Tx, fx: Effects, old: list[WaitingJob] = old) -> None:
-            for one in old:
-                job, now = lifecycle.readable_job(tx, one.job), core.clock.now()
-                if job is not None and job.state is JobState.HELD and job.hold is Hold.NOTHING_FITS:
-                    lifecycle.release(tx, fx, job, "the database was restored", now)
 
-        if old:
+async def _release_held(core: Core, hold: Hold, which: Callable[[WaitingJob], bool], reason: str) -> None:
+    """Release those jobs that are held for one reason which satisfy the condition."""
+    async for page in core.held_jobs(hold, JOBS_PER_WRITE):
+        chosen = [one.job for one in page if which(one)]
+
+        def work(tx: Tx, fx: Effects, chosen: Sequence[int] = chosen) -> None:
+            for id in chosen:
+                job = lifecycle.readable_job(tx, id)
+                if job is not None and job.state is JobState.HELD and job.hold is hold:
+                    lifecycle.release(tx, fx, job, reason, core.clock.now())
+
+        if chosen:
             await core.write(work)
-            core.pending.remove([one.job for one in old])
+            core.pending.remove(chosen)
 
 
 def check_reported(core: Core, cluster: str) -> None:
@@ -185,20 +188,9 @@ async def release_reported(core: Core) -> None:
     if core.history.restore is None or core.history.reported:
         return
     await reload(core)
-    history, after = core.history, 0
-    while page := await core.store.read(lambda tx, after=after: tx.waiting(Hold.RESTORED, JOBS_PER_WRITE, after)):  # type: ignore[misc]
-        after = page[-1].job
-        free = [one for one in page if not history.waiting_for(one.terms)]
-
-        def work(tx: Tx, fx: Effects, free: list[WaitingJob] = free) -> None:
-            for one in free:
-                job = lifecycle.readable_job(tx, one.job)
-                if job is not None and job.state is JobState.HELD and job.hold is Hold.RESTORED:
-                    reason = "every cluster that may have run it has reported, or was given up"
-                    lifecycle.release(tx, fx, job, reason, core.clock.now())
-
-        if free:
-            await core.write(work)
+    history = core.history
+    reason = "every cluster that may have run it has reported, or was given up"
+    await _release_held(core, Hold.RESTORED, lambda one: not history.waiting_for(one.terms), reason)
     if core.history is history:
         core.history = replace(history, reported=True)
 
@@ -273,9 +265,5 @@ async def forget_cluster(core: Core, name: str) -> None:
 
 def withdraw_unconfirmed(tx: Tx, fx: Effects, history: GenerationHistory, cluster: str, now: float) -> None:
     """Withdraw what a cluster was offered before the restore; such jobs are held as "may have run"."""
-    for state in BEFORE_CONFIRM:
-        for attempt in tx.attempts_in(cluster, state):
-            job = lifecycle.readable_job(tx, attempt.job) if history.is_old(attempt.job) else None
-            if job is not None:
-                how = lifecycle.AttemptEnd(state=AttemptState.WITHDRAWN, reason=WITHOUT_REPORT)
-                lifecycle.end_attempt(tx, fx, job, attempt, how, now)
+    old = [attempt for attempt in lifecycle.unconfirmed_attempts(tx, cluster) if history.is_old(attempt.job)]
+    lifecycle.end_readable(tx, fx, old, AttemptState.WITHDRAWN, WITHOUT_REPORT, now)

@@ -8,17 +8,17 @@ import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from rainbow_sched.model.attempt import BEFORE_CONFIRM, LIVE, Attempt, AttemptState
+from rainbow_sched.model.attempt import Attempt, AttemptState
 from rainbow_sched.model.cluster import Cluster, Standing
 from rainbow_sched.model.errors import RainbowError, Unavailable
 from rainbow_sched.model.job import Hold
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.clusters import removal
+from rainbow_sched.service.clusters.loader import reconcile_after_unknown_commit
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance import restore
-from rainbow_sched.service.scheduling import reconcile
 from rainbow_sched.store.base import Tx
 
 log = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ class Timers:
             self.core.pending.retry_all()
 
     async def _reconcile(self, now: float) -> None:
-        await reconcile.reconcile_after_unknown_commit(self.core)
+        await reconcile_after_unknown_commit(self.core)
 
     async def _settle_dependents(self, now: float) -> None:
         await self.core.settle_remaining()
@@ -141,11 +141,8 @@ class Timers:
             return
 
         def work(tx: Tx, fx: Effects) -> None:
-            for attempt in tx.lapsed(now, JOBS_PER_WRITE):
-                job = lifecycle.readable_job(tx, attempt.job)
-                if job is not None:  # a damaged job is ended when it is leased again
-                    how = lifecycle.AttemptEnd(state=AttemptState.LAPSED, reason="it was not accepted in time")
-                    lifecycle.end_attempt(tx, fx, job, attempt, how, now)
+            lapsed = tx.lapsed(now, JOBS_PER_WRITE)  # a damaged job is ended when it is leased again
+            lifecycle.end_readable(tx, fx, lapsed, AttemptState.LAPSED, "it was not accepted in time", now)
 
         await self.core.write(work)
 
@@ -202,7 +199,9 @@ class Timers:
 
     async def _end_lost_on(self, cluster: Cluster, silence: float) -> None:
         def due(tx: Tx) -> tuple[list[Attempt], float]:
-            patience = {attempt: self._patience_of(tx, attempt) for attempt in _accepted(tx, cluster.name)}
+            patience = {
+                attempt: self._patience_of(tx, attempt) for attempt in lifecycle.accepted_attempts(tx, cluster.name)
+            }
             left = min((seconds for seconds in patience.values() if seconds >= silence), default=math.inf)
             return [attempt for attempt, seconds in patience.items() if seconds < silence], left
 
@@ -235,15 +234,11 @@ class Timers:
             """Do a part, so that other writes can run; return True when all is done."""
             if not drained:  # keep the operator's standing
                 fx.changed(tx.update_cluster(cluster.id, standing=Standing.UNREACHABLE, drain_reason=SILENT))
-            for attempt in _accepted(tx, cluster.name):
+            for attempt in lifecycle.accepted_attempts(tx, cluster.name):
                 if not attempt.suspect:
                     tx.update_attempt(attempt, attempt.state, now, suspect=True)
             offered = self._offered(tx, cluster.name)
-            for attempt in offered:
-                how = lifecycle.AttemptEnd(state=AttemptState.WITHDRAWN, reason=SILENT)
-                job = lifecycle.readable_job(tx, attempt.job)
-                if job is not None:
-                    lifecycle.end_attempt(tx, fx, job, attempt, how, now)
+            lifecycle.end_readable(tx, fx, offered, AttemptState.WITHDRAWN, SILENT, now)
             return len(offered) < JOBS_PER_WRITE
 
         while not await self.core.write(work):
@@ -255,13 +250,11 @@ class Timers:
 
     def _offered(self, tx: Tx, cluster: str) -> list[Attempt]:
         """Return some unconfirmed attempts of a cluster, without those that it may have begun before a restore."""
-        history, found = self.core.history, []
-        row = history.clusters.get(cluster)
-        heard = row is None or not row.state.holds_jobs
-        limit = JOBS_PER_WRITE if heard else None
-        for state in BEFORE_CONFIRM:
-            found += [a for a in tx.attempts_in(cluster, state, limit) if heard or not history.is_old(a.job)]
-        return found
+        row = self.core.history.clusters.get(cluster)
+        if row is None or not row.state.holds_jobs:
+            return lifecycle.unconfirmed_attempts(tx, cluster, JOBS_PER_WRITE)
+        is_old = self.core.history.is_old
+        return [attempt for attempt in lifecycle.unconfirmed_attempts(tx, cluster) if not is_old(attempt.job)]
 
     async def _mark_reachable(self, name: str) -> None:
         def work(tx: Tx, fx: Effects) -> None:
@@ -270,10 +263,6 @@ class Timers:
                 fx.changed(tx.update_cluster(cluster.id, standing=Standing.ACTIVE, drain_reason=""))
 
         await self.core.write(work)
-
-
-def _accepted(tx: Tx, cluster: str) -> list[Attempt]:
-    return [attempt for state in LIVE[2:] for attempt in tx.attempts_in(cluster, state)]
 
 
 _CLOSED_BY_HAND = frozenset({Standing.DRAINING, Standing.LEAVING})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import heapq
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -48,32 +48,24 @@ class PendingJobs:
 
     def add(self, fleet: Fleet, waiting: WaitingJob, excluded: str = "") -> None:
         """Add a job to the group of its shape; `excluded`: the clusters that it may not use for a while."""
-        job, priority, spec, terms, owner = waiting
-        shape = shape_of(fleet, owner, spec, terms) + excluded
-        group = self.groups.setdefault(shape, ShapeGroup())
-        self._shapes[job] = shape
-        self._tries_before[job] = group.tries
-        self._failures.pop(job, None)
-        heapq.heappush(group.heap, (-priority, job))
+        self._join(shape_of(fleet, waiting.owner, waiting.spec, waiting.terms) + excluded, waiting)
 
     def add_all(self, fleet: Fleet, waiting: Iterable[WaitingJob]) -> None:
-        """Add many jobs at once; shapes are computed once per set of terms."""
-        shapes: dict[tuple[str, str, int], tuple[str, Terms]] = {}  # holds the terms, so that their `id` stays unique
-        by_shape: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        ruled = bool(fleet.rules)
-        for job, priority, spec, terms, owner in waiting:
-            key = (owner if ruled else "", spec, id(terms))
-            known = shapes.get(key)
-            if known is None:
-                known = shapes[key] = shape_of(fleet, owner, spec, terms), terms
-            by_shape[known[0]].append((-priority, job))
-        for shape, jobs in by_shape.items():
-            group = self.groups.setdefault(shape, ShapeGroup())
-            ids = [job for _, job in jobs]
-            self._shapes.update(dict.fromkeys(ids, shape))
-            self._tries_before.update(dict.fromkeys(ids, group.tries))
-            group.heap += jobs
-            heapq.heapify(group.heap)
+        """Add many jobs; jobs that share their terms share the computation of their shape."""
+        shapes: dict[tuple[str, str], tuple[Terms, str]] = {}  # the last terms by owner and request
+        for one in waiting:
+            terms, shape = shapes.get((one.owner, one.spec), (None, ""))
+            if terms is not one.terms:
+                shape = shape_of(fleet, one.owner, one.spec, one.terms)
+                shapes[one.owner, one.spec] = one.terms, shape
+            self._join(shape, one)
+
+    def _join(self, shape: str, waiting: WaitingJob) -> None:
+        group = self.groups.setdefault(shape, ShapeGroup())
+        self._shapes[waiting.job] = shape
+        self._tries_before[waiting.job] = group.tries
+        self._failures.pop(waiting.job, None)
+        heapq.heappush(group.heap, (-waiting.priority, waiting.job))
 
     def add_queued(self, jobs: Iterable[int]) -> None:
         """Queue jobs to be decided as soon as possible."""
