@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from rainbow_sched.service.core import Core
-from rainbow_sched.service.scheduling import applier
-from rainbow_sched.service.scheduling.applier import ApplyRefused
+from rainbow_sched.service.scheduling import plan
 from rainbow_sched.service.scheduling.pending_jobs import PendingJobs
-from rainbow_sched.service.scheduling.plan import Reservations
+from rainbow_sched.service.scheduling.plan import ApplyRefused, Reservations
 from rainbow_sched.service.submission import intake
 from rainbow_sched.simulation.fault_rates import FaultRates
 from tests.simulation.mutants import Patch, mutant
@@ -34,8 +33,8 @@ def applies_a_refused_plan_again(patch: Patch) -> None:
         reserved.__exit__()  # with the fleet as it was when it was planned
         return await original(core, reserved, work, brief=brief)
 
-    original = applier.apply
-    patch.setattr(applier, "apply", twice)
+    original = plan.apply
+    patch.setattr(plan, "apply", twice)
     patch.setattr(intake, "apply", twice)
 
 

@@ -16,8 +16,8 @@ from rainbow_sched.service.assembly import Service, assemble
 from rainbow_sched.service.clusters import registration
 from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.settings import Settings
+from rainbow_sched.service.submission.intake import Submission
 from rainbow_sched.service.submission.new_jobs import Receipt
-from rainbow_sched.service.submission.submission import Submission
 from rainbow_sched.store.factory import open_store
 from tests.support.database import NAME, put_empty_database
 from tests.support.manual_clock import ManualClock

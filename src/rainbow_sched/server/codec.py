@@ -21,9 +21,9 @@ from rainbow_sched.model.job import MAX_DEPENDENCIES, MAX_LABELS, Delivery, Even
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.pb.v2 import jobs_pb2 as pb
-from rainbow_sched.service.request_cache import RequestCache
+from rainbow_sched.service.caches import RequestCache
+from rainbow_sched.service.submission.intake import Submission
 from rainbow_sched.service.submission.new_jobs import Receipt
-from rainbow_sched.service.submission.submission import Submission
 from rainbow_sched.service.views.explanation import JobExplanation
 from rainbow_sched.service.views.jobs import JobWithAttempt
 from rainbow_sched.store.base import Dependency, JobSelection

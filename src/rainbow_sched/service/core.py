@@ -21,15 +21,14 @@ from rainbow_sched.service.access.groups import GroupCache
 from rainbow_sched.service.access.principals import CredentialResolver
 from rainbow_sched.service.agents.host_binding import nodes_of
 from rainbow_sched.service.agents.presence import Presence
+from rainbow_sched.service.caches import CriteriaCache, RequestCache
 from rainbow_sched.service.clock import Clock
 from rainbow_sched.service.clusters.fleet import Fleet
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.lifecycle import settle_stored, store_unsettled
 from rainbow_sched.service.maintenance.generations import GenerationHistory
 from rainbow_sched.service.random_ids import Ids
-from rainbow_sched.service.request_cache import RequestCache
 from rainbow_sched.service.scheduling.bids import BidCollector
-from rainbow_sched.service.scheduling.criteria import CriteriaCache
 from rainbow_sched.service.scheduling.pending_jobs import PendingJobs
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.wakeups import EVENTS, OUTPUT, Notifier, cluster_topic

@@ -19,8 +19,8 @@ from rainbow_sched.service.agents import offers
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import registration
 from rainbow_sched.service.maintenance import restore
+from rainbow_sched.service.submission.intake import Submission
 from rainbow_sched.service.submission.new_jobs import Receipt
-from rainbow_sched.service.submission.submission import Submission
 from rainbow_sched.service.views import jobs
 from rainbow_sched.simulation.hosts import DISK_REQUEST
 from rainbow_sched.simulation.loop import VirtualLoop

@@ -12,7 +12,7 @@ from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.request import Requirement, Within
 from rainbow_sched.pb.v2 import jobs_pb2
-from rainbow_sched.service.submission.submission import Submission
+from rainbow_sched.service.submission.intake import Submission
 from rainbow_sched.service.views import jobs
 from tests.support.graph_builders import a_level, a_request, slots
 from tests.support.service import ADMIN, a_service, submit, with_cluster

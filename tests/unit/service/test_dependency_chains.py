@@ -9,7 +9,7 @@ from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.effects import MAX_DEPENDENTS_PER_WRITE
-from rainbow_sched.service.submission.submission import Submission
+from rainbow_sched.service.submission.intake import Submission
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import Dependency, JobSelection, Tx
 from tests.support.manual_clock import ManualClock

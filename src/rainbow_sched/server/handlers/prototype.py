@@ -24,7 +24,7 @@ from rainbow_sched.service.clusters import registration, removal, reported_state
 from rainbow_sched.service.clusters.rules import visible_to
 from rainbow_sched.service.scheduling.plan import question_with_bids
 from rainbow_sched.service.scheduling.question import PlacementQuery
-from rainbow_sched.service.submission.submission import Submission
+from rainbow_sched.service.submission.intake import Submission
 
 MOST_INT32 = 2**31 - 1
 _OWN_GRAPH = ("", "cluster")

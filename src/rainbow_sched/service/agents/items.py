@@ -6,7 +6,7 @@ import copy
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from rainbow_sched.model.errors import RainbowError, Unavailable
 from rainbow_sched.service.agents.answer_draft import AnswerDraft
@@ -17,28 +17,22 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", Effects, AnswerDraft)
 
 
-class ItemRunner(Protocol):
-    """Applies the items of a message one by one."""
+@dataclass(frozen=True, slots=True)
+class ItemRunner:
+    """Applies the items of a message one by one.
+
+    All or nothing at first: an error undoes the transaction, which costs nothing while nothing fails. `isolated`: each
+    item is in a savepoint, and an error undoes and logs this item only.
+    """
+
+    cluster: str
+    isolated: bool = False
 
     def run(self, tx: Tx, fx: Effects, out: AnswerDraft, what: str, action: Callable[[], object]) -> bool:
         """Apply one item; return False if it failed and was undone."""
-
-
-class AtomicItems:
-    """All or nothing: an error undoes the transaction. Costs nothing while nothing fails."""
-
-    def run(self, tx: Tx, fx: Effects, out: AnswerDraft, what: str, action: Callable[[], object]) -> bool:
-        action()
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class IsolatedItems:
-    """Each item in a savepoint: an error undoes and logs this item only."""
-
-    cluster: str
-
-    def run(self, tx: Tx, fx: Effects, out: AnswerDraft, what: str, action: Callable[[], object]) -> bool:
+        if not self.isolated:
+            action()
+            return True
         effects, answer = _copy(fx), _copy(out)
         try:
             with tx.savepoint():

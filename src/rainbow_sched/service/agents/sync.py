@@ -33,7 +33,7 @@ from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import reports
 from rainbow_sched.service.agents.answer_draft import AnswerDraft, commands_of, offer_of, ref_of
 from rainbow_sched.service.agents.host_binding import UNBOUND_OFFER
-from rainbow_sched.service.agents.items import AtomicItems, IsolatedItems, ItemRunner
+from rainbow_sched.service.agents.items import ItemRunner
 from rainbow_sched.service.agents.offers import ALL_OFFERS, Bindings, OfferFilter, bound_offers, lease_offers
 from rainbow_sched.service.agents.recall import take_recall
 from rainbow_sched.service.clusters.fleet import Fleet
@@ -204,11 +204,11 @@ class SyncHandler:
             return self._store_answer(tx, request, out, server) if out.has_content() else None
 
         try:
-            return await self.core.write(partial(first, AtomicItems()))
+            return await self.core.write(partial(first, ItemRunner(request.cluster)))
         except Unavailable:
             raise
         except Exception:  # find the failing item; if there is none, the error is raised again
-            return await self.core.write(partial(first, IsolatedItems(request.cluster)))
+            return await self.core.write(partial(first, ItemRunner(request.cluster, isolated=True)))
 
     def _offer_filter(self, request: SyncRequest) -> tuple[SyncRequest, OfferFilter]:
         """Return which jobs the agent accepts; no offers at all if its filter is invalid."""

@@ -22,11 +22,13 @@ from rainbow_sched.service.agents.offers import RECEIVER
 from rainbow_sched.service.agents.reports import BLAMES_CLUSTER
 from rainbow_sched.service.core import Core, uncancelled
 from rainbow_sched.service.maintenance import restore
-from rainbow_sched.service.scheduling.applier import MAX_PLANS, apply_alone, apply_together
 from rainbow_sched.service.scheduling.plan import (
+    MAX_PLANS,
     PlannedJob,
     Reservations,
     TimeSlice,
+    apply_alone,
+    apply_together,
     plan,
     plan_decision,
     question_with_bids,

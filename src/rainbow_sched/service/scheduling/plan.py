@@ -1,33 +1,47 @@
-"""Plan what becomes of pending jobs: an assignment, a wait with its reasons, a refusal, or bids first.
+"""Plan what becomes of pending jobs, and apply the plans.
 
-A plan stores nothing. It reserves what it assigns, so that the jobs planned next see it as taken, and
-`apply.py` stores it. The same functions plan submissions, long batches and the retries of the scheduling loop.
+A plan is an assignment, a wait with its reasons, a refusal, or bids first. It stores nothing, but reserves what it
+assigns, so that the jobs planned next see it as taken. The same functions plan submissions, long batches and the
+retries of the scheduling loop.
+
+Applying stores a plan in one transaction, then keeps what it reserved, or releases all of it. The store may refuse
+because the world has changed since the plan was made. The caller then plans again with the fleet as it is; it never
+applies the same plan twice.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.cluster import Cluster
 from rainbow_sched.model.decision import Chosen, Refuse, StoredDecision
-from rainbow_sched.model.errors import RainbowError
-from rainbow_sched.model.job_state import JobState
+from rainbow_sched.model.errors import AlreadyExists, Conflict, NotFound, RainbowError, Unavailable
+from rainbow_sched.model.job import Hold, Job
+from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.decisions import Question, clusters_to_ask, decide, wants_bids
+from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents.host_binding import bound_offer
 from rainbow_sched.service.core import Core
+from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.scheduling.pending_jobs import shape_of
 from rainbow_sched.service.scheduling.question import PlacementQuery, build_question
+from rainbow_sched.store.base import DecidedJob, Tx, WaitingJob
+from rainbow_sched.store.claim import Replaced
 
+log = logging.getLogger(__name__)
+MAX_PLANS = 3  # of a job in a row that are refused; then it is decided later
 DECISIONS_PER_YIELD = 8  # then other tasks run
 TIME_SLICE_SECONDS = 0.01
 PAUSE_SECONDS = 0.01  # a batch being stored has priority over the decisions of the scheduling loop
-UNDECIDED = "waits for its decision"
 # Access to enum members is slow, and this is a hot path: look them up once.
 _QUEUED, _BOUND, _HELD, _INFEASIBLE = JobState.QUEUED, JobState.BOUND, JobState.HELD, JobState.INFEASIBLE
+T = TypeVar("T")
 
 
 class PlannedJob(NamedTuple):
@@ -41,7 +55,7 @@ class PlannedJob(NamedTuple):
     error: RainbowError | None = None  # why it could not be decided
 
 
-DECIDE_ALONE = PlannedJob(_QUEUED, UNDECIDED)
+DECIDE_ALONE = PlannedJob(_QUEUED, "waits for its decision")
 
 
 class Reservations:
@@ -167,3 +181,85 @@ def _hosts(core: Core, request: PreparedRequest, names: Iterable[str]) -> dict[s
         return {}
     rules = {name: fleet.member(name).cluster.node_rules for name in names}
     return {name: bound_offer(fleet, name, request, rules[name]).hosts for name in rules}
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyRefused:
+    """Why the store took nothing of a plan: a job moved on, a cluster left or changed its rules, another
+    writer was faster, or this server no longer leads."""
+
+    error: RainbowError
+
+    @property
+    def is_final(self) -> bool:
+        """Return True if this server cannot apply any plan: another one leads."""
+        return isinstance(self.error, Unavailable)
+
+
+async def apply(
+    core: Core, reserved: Reservations, work: Callable[[Tx, Effects], T], *, brief: bool = False
+) -> T | ApplyRefused:
+    """Store a plan by `work`, and keep what it reserved once that is durable.
+
+    Call it inside the block of `reserved`, which releases everything otherwise, and in a task that nobody
+    cancels (see `core.uncancelled`).
+    """
+
+    def checked(tx: Tx, fx: Effects) -> T:
+        tx.check_clusters(reserved.clusters)
+        return work(tx, fx)
+
+    try:
+        return await core.transact(checked, brief=brief, durable=reserved.keep)
+    except (Conflict, NotFound, AlreadyExists, Replaced) as error:
+        log.info("a plan was refused: %s", error)
+        return ApplyRefused(error)
+
+
+async def apply_together(
+    core: Core, reserved: Reservations, planned: Sequence[tuple[Job, PlannedJob]]
+) -> ApplyRefused | None:
+    """Assign or hold many queued jobs in a few statements."""
+    decided = [
+        DecidedJob(
+            job=job,
+            decision=one.record,
+            reason=one.reason,
+            cluster=one.cluster,
+            token=one.fence,
+            hold=None if one.cluster else Hold.NOTHING_FITS,
+        )
+        for job, one in planned
+        if one.record is not None
+    ]
+
+    def work(tx: Tx, fx: Effects) -> None:
+        lifecycle.place_all(tx, fx, decided, core.clock.now())
+
+    return await apply(core, reserved, work) if decided else None
+
+
+async def apply_alone(
+    core: Core, reserved: Reservations, job: Job, one: PlannedJob, excluded: str = ""
+) -> ApplyRefused | None:
+    """Assign, hold or refuse one stored job; `excluded`: the clusters that it may not use for a while."""
+
+    def work(tx: Tx, fx: Effects) -> None:
+        now = core.clock.now()
+        current = lifecycle.require_job(tx, job.id)
+        if current.version != job.version:
+            raise Conflict(f"job {job.id} has moved on")
+        if one.cluster and one.record is not None:
+            lifecycle.bind(tx, fx, current, one.cluster, one.fence, one.record, now)
+            return
+        if one.record is not None:
+            tx.put_decision(job.id, 0, now, one.record)
+        if one.state is JobState.INFEASIBLE:
+            lifecycle.give_up(tx, fx, current, JobEvent.INFEASIBLE, one.reason, now)
+            return
+        if current.state is JobState.QUEUED:
+            lifecycle.hold(tx, fx, current, Hold.NOTHING_FITS, one.reason, now)
+        waiting = WaitingJob(job.id, job.terms.priority, job.spec, job.terms, job.owner)
+        fx.waiting.append((waiting, excluded))
+
+    return await apply(core, reserved, work)

@@ -27,7 +27,7 @@ from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import registration, reported_state
 from rainbow_sched.service.scheduling.question import PlacementQuery
 from rainbow_sched.service.settings import Settings
-from rainbow_sched.service.submission.submission import Submission
+from rainbow_sched.service.submission.intake import Submission
 from rainbow_sched.service.views import explanation, jobs
 from tests.support.agents import Agent, stored_attempt, sync_request
 from tests.support.manual_clock import ManualClock

@@ -16,8 +16,8 @@ from rainbow_sched.model.job import Job, Terms
 from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import removal, rules
-from rainbow_sched.service.scheduling.applier import MAX_PLANS
-from rainbow_sched.service.submission.submission import MAX_JOBS_DECIDED_FIRST
+from rainbow_sched.service.scheduling.plan import MAX_PLANS
+from rainbow_sched.service.submission.intake import MAX_JOBS_DECIDED_FIRST
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import JobSelection, Tx
 from rainbow_sched.store.claim import Replaced

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.service import request_cache
-from rainbow_sched.service.request_cache import RequestCache
+from rainbow_sched.service.caches import RequestCache
 from tests.support.service import a_request
 
 REQUESTS = [a_request(nodes=1 + n % 3, cores=1 + n) for n in range(8)]
