@@ -261,7 +261,7 @@ def runs_on_without_contact(patch: Patch) -> None:
 
 @mutant()
 def never_lets_a_lease_lapse(patch: Patch) -> None:
-    async def lapse(self: Timers, now: float) -> None:
+    async def lapse(self: Timers) -> None:
         return None
 
     patch.setattr(Timers, "_expire_leases", lapse)
@@ -269,9 +269,9 @@ def never_lets_a_lease_lapse(patch: Patch) -> None:
 
 @mutant()
 def counts_its_own_downtime(patch: Patch) -> None:
-    async def lapse(self: Timers, now: float) -> None:
+    async def lapse(self: Timers) -> None:
         self.core.started_at = 0.0
-        await original(self, now)
+        await original(self)
 
     original = Timers._expire_leases
     patch.setattr(Timers, "_expire_leases", lapse)
@@ -324,7 +324,7 @@ def instead(patch: Patch, kind: Outcome, rule: Callable[[Any], bool], cost: Call
         if outcome(how.state, how.failure) is not kind or not how.certainly_ended:
             return original(job, how)
         counts = {"failures": job.failures, "reruns_used": job.reruns_used} | cost(job)
-        return lifecycle.FurtherAttempt(**counts) if rule(job) else None
+        return (counts["failures"], counts["reruns_used"], "") if rule(job) else None
 
     original = lifecycle._further_run
     patch.setattr(lifecycle, "_further_run", further_run)
@@ -374,7 +374,7 @@ def retries_without_a_budget(patch: Patch) -> None:
 def reruns_preempted_runs_for_nothing(patch: Patch) -> None:
     def further_run(job: Any, how: Any) -> Any:
         if how.state is AttemptState.PREEMPTED:
-            return lifecycle.FurtherAttempt(failures=job.failures, reruns_used=job.reruns_used)
+            return job.failures, job.reruns_used, ""
         return original(job, how)
 
     original = lifecycle._further_run

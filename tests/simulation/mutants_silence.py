@@ -30,7 +30,7 @@ AWAY = FaultRates(partition=3.0, agent_crash=6.0, server_crash=0.3)  # clusters 
 
 @mutant(AWAY)
 def never_gives_up_a_silent_run(patch: Patch) -> None:
-    async def lost(self: Timers, now: float) -> None:
+    async def lost(self: Timers) -> None:
         return None
 
     patch.setattr(Timers, "_end_lost_runs", lost)

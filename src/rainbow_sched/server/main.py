@@ -157,7 +157,7 @@ class RunningServer:
         if admin is not None:
             await ensure_administrator(service.core)
         if options.oidc is not None:
-            service.core.credential_resolver.identity_provider = OidcVerifier(options.oidc)
+            service.core.credential_resolver.identity_provider = OidcVerifier(options.oidc).identify
         admission = AdmissionPipeline(service.core, limits=options.limits, anonymous_satisfy=options.anonymous_satisfy)
         admission.claim = claim
         server, alive = _listen(service, admission, options.limits)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow_sched.jobspecs.preparation import prepare
-from rainbow_sched.service import request_cache
+from rainbow_sched.service import caches
 from rainbow_sched.service.caches import RequestCache
 from tests.support.service import a_request
 
@@ -31,8 +31,8 @@ def test_the_least_recently_used_requests_are_dropped(
     uses: list[tuple[int, bool]], entries: int, characters: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(request_cache, "MAX_CACHED_REQUESTS", entries)
-        patch.setattr(request_cache, "MAX_CACHED_CHARS", characters)
+        patch.setattr(caches, "MAX_CACHED_REQUESTS", entries)
+        patch.setattr(caches, "MAX_CACHED_CHARS", characters)
         cache, expected = RequestCache(), OrderedDict[str, None]()
         for number, as_text in uses:
             found = cache.of_text(TEXTS[number]) if as_text else cache.add(REQUESTS[number])

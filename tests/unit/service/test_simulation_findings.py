@@ -254,7 +254,7 @@ async def test_an_internal_error_in_one_pass_of_the_timers_does_not_end_the_next
 ) -> None:
     passes: asyncio.Queue[None] = asyncio.Queue()
 
-    async def faulty(self: Timers, now: float) -> None:
+    async def faulty(self: Timers) -> None:
         passes.put_nowait(None)
         raise RuntimeError("on purpose")
 
@@ -273,10 +273,10 @@ async def test_an_internal_error_in_one_step_of_the_timers_does_not_keep_the_oth
 ) -> None:
     last = asyncio.Event()
 
-    async def faulty(self: Timers, now: float) -> None:
+    async def faulty(self: Timers) -> None:
         raise RuntimeError("on purpose")
 
-    async def reached(now: float) -> int:
+    async def reached() -> int:
         last.set()
         return 0
 

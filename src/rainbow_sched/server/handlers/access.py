@@ -46,17 +46,18 @@ class AccessHandler(access_pb2_grpc.AccessServicer):
         )
 
     async def PutGroup(self, request: pb.PutGroupRequest, context: Context) -> pb.Group:
-        group = await accounts.put_group(
+        group, users = await accounts.put_group(
             self._core,
             request.name,
             clusters=request.clusters.names if request.HasField("clusters") else None,
             rights=request.rights.names if request.HasField("rights") else None,
             create=request.create,
         )
-        return message_of(pb.Group, group)
+        return message_of(pb.Group, group, users=users)
 
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
-        return pb.ListGroupsResponse(groups=[message_of(pb.Group, view) for view in await accounts.groups(self._core)])
+        found = await accounts.groups(self._core)
+        return pb.ListGroupsResponse(groups=[message_of(pb.Group, group, users=users) for group, users in found])
 
     async def CreateToken(self, request: pb.CreateTokenRequest, context: Context) -> pb.CreateTokenResponse:
         text, made = await accounts.create_token(

@@ -42,8 +42,8 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         terms = codec.terms_in(request.terms, by)
         seed = self._core.ids.seed()
         ask = PlacementQuery(request=prepared, terms=terms, owner=by.name, seed=seed, show_slots=True)
-        plan = await explanation.plan(self._service.core, ask, reasons=request.reasons)
-        return pb.PlanResponse(decision=plan.decision.to_json(), explanations=plan.explanations)
+        decision, explanations = await explanation.plan(self._core, ask, reasons=request.reasons)
+        return pb.PlanResponse(decision=decision.to_json(), explanations=explanations)
 
     async def Get(self, request: pb.GetJobRequest, context: Context) -> pb.Job:
         view = await jobs.get(self._core, request.id, caller())

@@ -6,8 +6,9 @@ reach is reported as not found.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
 
 from rainbow_sched.model.cluster import cluster_name
 from rainbow_sched.model.credential import Credential, CredentialKind, Principal, checked_scope, user_name
@@ -27,22 +28,14 @@ GRACE_SECONDS = 600.0
 MAX_GRACE_SECONDS = 7 * DAY_SECONDS
 MAX_NAMES = 1_000
 MAX_TOKENS_PER_OWNER = 1_000
+T = TypeVar("T")
+GroupWithUsers: TypeAlias = tuple[ClusterGroup, list[str]]
 _ROTATABLE_KINDS = (
     CredentialKind.USER,
     CredentialKind.ADMIN,
     CredentialKind.AGENT,
 )  # submit tokens are shared, so no holder may rotate them
 _PERSONAL_KINDS = (CredentialKind.USER, CredentialKind.ADMIN)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRights:
-    """A group: the clusters that its name covers, and the rights of its users."""
-
-    name: str
-    clusters: tuple[str, ...]
-    rights: tuple[str, ...]
-    users: tuple[str, ...]
 
 
 async def put_user(
@@ -59,15 +52,12 @@ async def put_user(
     by, now = acting(), core.clock.now()
     if by.principal.name == name and (disabled or (rights is not None and "admin" not in rights)):
         raise Invalid("administrators cannot remove their own rights; another administrator must do it")
-    new_groups = None if groups is None else tuple(sorted({user_name(group) for group in _bounded(groups)}))
-    new_rights = None if rights is None else tuple(sorted({checked_scope(right) for right in _bounded(rights)}))
+    new_groups = None if groups is None else _checked_names(groups, user_name)
+    new_rights = None if rights is None else _checked_names(rights, checked_scope)
 
     def work(tx: Tx) -> Account:
         before = tx.user(name)
-        if create and before is not None:
-            raise AlreadyExists(f"there is a user {name!r}; change it with: rainbow user set {name}")
-        if not create and before is None:
-            raise NotFound(f"there is no user {name!r}; add one with: rainbow user add {name}")
+        _check_create("user", name, create, exists=before is not None)
         kept = before or Account(name=name)
         unknown = set(new_groups or ()) - {group.name for group in tx.groups()}
         if unknown:
@@ -79,12 +69,10 @@ async def put_user(
             rights=kept.rights if new_rights is None else new_rights,
             disabled=kept.disabled if disabled is None else disabled,
         )
-        changed(tx)
         by.note(tx, "user.add" if create else "user.change", name, now, _user_detail(account))
         return account
 
-    account = await core.store.write(work)
-    core.credential_resolver.forget()
+    account = await _change_rights(core, work)
     await refresh_groups(core)
     return account
 
@@ -94,10 +82,31 @@ def _user_detail(account: Account) -> str:
     return f"{state}groups {','.join(account.groups) or '-'}; rights {','.join(account.rights) or '-'}"
 
 
-def _bounded(names: Sequence[str]) -> Sequence[str]:
+def _checked_names(names: Sequence[str], check: Callable[[str], str]) -> tuple[str, ...]:
     if len(names) > MAX_NAMES:
         raise Invalid(f"at most {MAX_NAMES} names, not {len(names)}")
-    return names
+    return tuple(sorted({check(name) for name in names}))
+
+
+def _check_create(kind: str, name: str, create: bool, *, exists: bool) -> None:
+    """Raise AlreadyExists or NotFound for a user or group that cannot be created or changed."""
+    if create and exists:
+        raise AlreadyExists(f"there is a {kind} {name!r}; change it with: rainbow {kind} set {name}")
+    if not create and not exists:
+        raise NotFound(f"there is no {kind} {name!r}; add one with: rainbow {kind} add {name}")
+
+
+async def _change_rights(core: Core, work: Callable[[Tx], T]) -> T:
+    """Change rights in one transaction, so that no server goes on with what it has cached."""
+
+    def changing(tx: Tx) -> T:
+        answer = work(tx)
+        changed(tx)
+        return answer
+
+    answer = await core.store.write(changing)
+    core.credential_resolver.forget()
+    return answer
 
 
 async def users(core: Core) -> list[Account]:
@@ -112,50 +121,36 @@ async def put_group(
     clusters: Sequence[str] | None = None,
     rights: Sequence[str] | None = None,
     create: bool = False,
-) -> GroupRights:
+) -> GroupWithUsers:
     """Add or change a group; None leaves a value unchanged."""
     user_name(name)
     by, now = acting(), core.clock.now()
-    members = None if clusters is None else tuple(sorted({cluster_name(one) for one in _bounded(clusters)}))
-    requested = None if rights is None else tuple(sorted({checked_scope(right) for right in _bounded(rights)}))
+    members = None if clusters is None else _checked_names(clusters, cluster_name)
+    requested = None if rights is None else _checked_names(rights, checked_scope)
 
-    def work(tx: Tx) -> GroupRights:
+    def work(tx: Tx) -> GroupWithUsers:
         before = next(iter(tx.groups([name])), None)
-        if create and before is not None:
-            raise AlreadyExists(f"there is a group {name!r}; change it with: rainbow group set {name}")
-        if not create and before is None:
-            raise NotFound(f"there is no group {name!r}; add one with: rainbow group add {name}")
+        _check_create("group", name, create, exists=before is not None)
         kept = before or ClusterGroup(name, ())
         group = tx.put_group(
             name, kept.clusters if members is None else members, kept.rights if requested is None else requested
         )
-        changed(tx)
-        view = _with_users(tx, [group])[0]
-        detail = f"clusters {','.join(view.clusters) or '-'}; rights {','.join(view.rights) or '-'}"
+        detail = f"clusters {','.join(group.clusters) or '-'}; rights {','.join(group.rights) or '-'}"
         by.note(tx, "group.add" if create else "group.change", name, now, detail)
-        return view
+        return _with_users(tx, [group])[0]
 
-    view = await core.store.write(work)
-    core.credential_resolver.forget()
+    answer = await _change_rights(core, work)
     await refresh_groups(core)
-    return view
+    return answer
 
 
-def _with_users(tx: Tx, groups: Sequence[ClusterGroup]) -> list[GroupRights]:
+def _with_users(tx: Tx, groups: Sequence[ClusterGroup]) -> list[GroupWithUsers]:
     users = tx.users()
-    return [
-        GroupRights(
-            name=group.name,
-            clusters=group.clusters,
-            rights=group.rights,
-            users=tuple(user.name for user in users if group.name in user.groups),
-        )
-        for group in groups
-    ]
+    return [(group, [user.name for user in users if group.name in user.groups]) for group in groups]
 
 
-async def groups(core: Core) -> list[GroupRights]:
-    """Return all groups by name."""
+async def groups(core: Core) -> list[GroupWithUsers]:
+    """Return all groups by name, with the names of their users."""
     return await core.store.read(lambda tx: _with_users(tx, tx.groups()))
 
 
@@ -164,7 +159,7 @@ async def create_token(
 ) -> tuple[str, Credential]:
     """Create a token; return its text, to be shown once, and the stored row."""
     actor, now = acting(), core.clock.now()
-    requested = tuple(sorted({checked_scope(scope) for scope in _bounded(scopes)}))
+    requested = _checked_names(scopes, checked_scope)
     owner, kind, requested = _checked_token(by, owner or by.name, requested, join)
     seconds = _checked_ttl(ttl, JOIN_TTL_SECONDS if join else TOKEN_TTL_SECONDS)
     until = now + seconds if by.admin or by.until is None else min(now + seconds, by.until)
@@ -243,11 +238,9 @@ async def revoke(core: Core, by: Principal, id: str) -> None:
     def work(tx: Tx) -> None:
         stored = _changeable_token(tx, by, id, now)
         tx.revoke(stored.id, now)
-        changed(tx)
         actor.note(tx, "token.revoke", stored.id, now, f"of {stored.owner}")
 
-    await core.store.write(work)
-    core.credential_resolver.forget()
+    await _change_rights(core, work)
 
 
 async def rotate(core: Core, by: Principal, id: str, grace: float) -> tuple[str, Credential]:
@@ -267,11 +260,9 @@ async def rotate(core: Core, by: Principal, id: str, grace: float) -> tuple[str,
             raise Denied("this secret was rotated already; use the new one")
         tx.add_credential(new)
         tx.end_credential(again.id, now + (grace or GRACE_SECONDS))
-        changed(tx)
         actor.note(tx, "token.rotate", again.id, now, f"of {again.owner}: {new.id} takes its place")
 
-    await core.store.write(work)
-    core.credential_resolver.forget()
+    await _change_rights(core, work)
     return text, new
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import fnmatch
 import hmac
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 from rainbow_sched.model.credential import (
     Credential,
@@ -51,30 +51,17 @@ class ExternalIdentity:
     until: float
 
 
-class IdentityProvider(Protocol):
-    """An identity provider, such as OpenID Connect."""
-
-    async def identify(self, text: str, now: float) -> ExternalIdentity | None:
-        """Return the bearer of `text`; None if it is not for this provider; raise Unauthenticated if it is invalid."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class _CachedPrincipal:
-    at: float
-    until: float | None
-    principal: Principal
+# Returns the bearer of a credential; None if it is not from this provider. Raises Unauthenticated if it is invalid.
+IdentityProvider: TypeAlias = Callable[[str, float], Awaitable[ExternalIdentity | None]]
 
 
 class CredentialResolver:
     """Resolves the text of a credential to a principal."""
 
-    def __init__(
-        self, store: Store, registration: bytes | None = None, identity_provider: IdentityProvider | None = None
-    ) -> None:
+    def __init__(self, store: Store, registration: bytes) -> None:
         self._store, self._registration = store, registration
-        self.identity_provider = identity_provider
-        self._cache: dict[bytes, _CachedPrincipal] = {}
+        self.identity_provider: IdentityProvider | None = None
+        self._cache: dict[bytes, tuple[float, Principal]] = {}  # with the time of the lookup
         self._valid_once: dict[bytes, None] = {}  # credentials that were valid once
         self._unsaved_uses: dict[str, float] = {}  # credential -> last use not stored yet
         self._saved_uses: dict[str, float] = {}
@@ -88,10 +75,10 @@ class CredentialResolver:
 
     def cached(self, text: str, now: float) -> Principal | None:
         """Return the principal if the credential was looked up within the last second."""
-        cached = self._cache.get(digest(text))
-        if cached is not None and 0 <= now - cached.at < CACHE_SECONDS and (cached.until is None or now < cached.until):
-            return cached.principal
-        return None
+        at, principal = self._cache.get(digest(text)) or (0.0, None)
+        if principal is None or not 0 <= now - at < CACHE_SECONDS:
+            return None
+        return principal if principal.until is None or now < principal.until else None
 
     def was_valid(self, text: str) -> bool:
         """Return True if the credential was valid once since the start."""
@@ -103,9 +90,9 @@ class CredentialResolver:
 
     async def _look_up(self, text: str, now: float) -> Principal:
         key = digest(text)
-        if self._registration is not None and hmac.compare_digest(key, self._registration):
+        if hmac.compare_digest(key, self._registration):
             return Principal(name="registrant", kind=CredentialKind.REGISTRATION, scopes=frozenset({"register:*"}))
-        identity = await self.identity_provider.identify(text, now) if self.identity_provider is not None else None
+        identity = await self.identity_provider(text, now) if self.identity_provider is not None else None
         if identity is not None:
             principal = await self._store.read(lambda tx: _external_principal(tx, identity, self._members))
         else:
@@ -116,7 +103,7 @@ class CredentialResolver:
         if principal.kind is not CredentialKind.JOIN:
             if len(self._cache) >= MAX_CACHED_CREDENTIALS:
                 self._cache.clear()
-            self._cache[key] = _CachedPrincipal(now, principal.until, principal)
+            self._cache[key] = now, principal
             self._valid_once[key] = None
             if len(self._valid_once) > 10 * MAX_CACHED_CREDENTIALS:
                 del self._valid_once[next(iter(self._valid_once))]

@@ -49,7 +49,6 @@ from rainbow_sched.service.clusters.reported_state import (
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance import restore
-from rainbow_sched.service.scheduling.bids import bid_of
 from rainbow_sched.service.wakeups import cluster_topic
 from rainbow_sched.store.base import Tx
 
@@ -168,7 +167,8 @@ class SyncHandler:
         request, offer_filter = self._offer_filter(request)
         message, cluster = request.message, request.cluster
         answer = None if idle else await self._apply_message(request, server, offer_filter)
-        self._take_bids(request)
+        for id, bid in message.bids:
+            self.core.bidding.take_answer(cluster, id, bid)
         await self._update_circuit_breaker(cluster)
         if answer is not None:
             return answer
@@ -372,15 +372,6 @@ class SyncHandler:
             BidRequest(each.id, each.spec, max(0.0, each.until - now), AllowedHosts(each.hosts, checked=True))
             for each in self.core.bidding.open_requests(cluster)
         )
-
-    def _take_bids(self, request: SyncRequest) -> None:
-        now = self.core.clock.now()
-        for id, answer in request.message.bids:
-            asked_at = self.core.bidding.asked_at(request.cluster, id)
-            if asked_at is None:
-                continue
-            bid = bid_of(request.cluster, asked_at, now, answer)
-            self.core.bidding.take_answer(request.cluster, id, bid)
 
     async def _update_circuit_breaker(self, name: str) -> None:
         """Open the circuit breaker of a cluster after failures in a row; one good start closes it."""

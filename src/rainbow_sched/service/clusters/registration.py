@@ -147,7 +147,7 @@ def _subsystems(tx: Tx, id: int) -> dict[str, bytes]:
 
 def _same(tx: Tx, name: str, id: int) -> Cluster:
     """Return the cluster, if the name still refers to this id."""
-    cluster = _live(tx, name)
+    cluster = require_cluster(tx, name)
     if cluster.id != id:
         raise NotFound(f"there is no cluster {name!r}")
     return cluster
@@ -160,7 +160,7 @@ async def delete_subsystem(core: Core, name: str, subsystem: str) -> None:
     by, now = acting(), core.clock.now()
 
     def work(tx: Tx) -> None:
-        cluster = _live(tx, name)
+        cluster = require_cluster(tx, name)
         if not tx.drop_graph(cluster.id, subsystem):
             raise NotFound(f"cluster {name!r} has no subsystem {subsystem!r}")
         by.note(tx, "cluster.delete-subsystem", name, now, subsystem)
@@ -178,7 +178,7 @@ async def set_standing(core: Core, name: str, standing: Standing, reason: str) -
     by, now = acting(), core.clock.now()
 
     def work(tx: Tx, fx: Effects) -> Cluster:
-        cluster = tx.update_cluster(_live(tx, name).id, standing=standing, drain_reason=reason)
+        cluster = tx.update_cluster(require_cluster(tx, name).id, standing=standing, drain_reason=reason)
         by.note(tx, "cluster.standing", name, now, f"{standing.value} {reason}".strip())
         fx.changed(cluster)
         return cluster
@@ -207,8 +207,9 @@ def _reattached(subsystem: Subsystem, ids: dict[str, int]) -> Subsystem:
     return Subsystem.build(subsystem.name, ids, subsystem.vertices, edges)
 
 
-def _live(tx: Tx, name: str) -> Cluster:
+def require_cluster(tx: Tx, name: str) -> Cluster:
+    """Return a cluster; raise NotFound if it does not exist."""
     cluster = tx.cluster(name)
     if cluster is None:
-        raise NotFound(f"there is no cluster {name!r}")
+        raise NotFound(f"there is no cluster {name!r}; `rainbow clusters` lists those you may see")
     return cluster

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from rainbow_sched.model.attempt import BEFORE_CONFIRM, Attempt, AttemptState, Failure
 from rainbow_sched.model.cluster import Standing
-from rainbow_sched.model.errors import Conflict, Invalid, NotFound
+from rainbow_sched.model.errors import Conflict, Invalid
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.access.audit import acting
 from rainbow_sched.service.access.principals import revoke_cluster
+from rainbow_sched.service.clusters.registration import require_cluster
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance import restore
@@ -46,8 +47,8 @@ async def delete(core: Core, name: str, jobs: str = "") -> RemovalResult:
             raise Conflict(_running_message(name, len(running), admin=by.principal.admin))
         offered = [attempt for attempt in attempts if attempt.state in BEFORE_CONFIRM]
         if running and jobs != "lose":
-            cluster = _live(tx, name)
-            fx.changed(tx.update_cluster(cluster, standing=Standing.LEAVING, drain_reason=LEAVES))
+            id = require_cluster(tx, name).id
+            fx.changed(tx.update_cluster(id, standing=Standing.LEAVING, drain_reason=LEAVES))
             _withdraw(tx, fx, offered, now)
             for attempt in running if jobs == "cancel" else ():
                 lifecycle.cancel(
@@ -108,17 +109,10 @@ def _withdraw(tx: Tx, fx: Effects, offered: list[Attempt], now: float) -> None:
 
 
 def _remove(tx: Tx, fx: Effects, name: str, now: float) -> None:
-    id = _live(tx, name)
+    id = require_cluster(tx, name).id
     for row in tx.restore_reports():
         if row.cluster_id == id and row.state.holds_jobs:
             tx.update_restore_report(id, ReportState.GIVEN_UP)
     revoke_cluster(tx, name, now)
     tx.remove_cluster(id, now)
     fx.removed.append(name)
-
-
-def _live(tx: Tx, name: str) -> int:
-    cluster = tx.cluster(name)
-    if cluster is None:
-        raise NotFound(f"there is no cluster {name!r}; `rainbow clusters` lists those you may see")
-    return cluster.id

@@ -16,7 +16,7 @@ from rainbow_sched.model.graph import Graph, Mark
 from rainbow_sched.protocol.codec import MAX_STATE_BYTES
 from rainbow_sched.service.access.audit import acting
 from rainbow_sched.service.clusters.fleet import with_marks
-from rainbow_sched.service.clusters.registration import DOMINANT
+from rainbow_sched.service.clusters.registration import DOMINANT, require_cluster
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.store.base import Tx
@@ -65,9 +65,7 @@ async def update_state(core: Core, name: str, values: Mapping[str, object]) -> C
 
 def merge_state(tx: Tx, fx: Effects, name: str, values: Mapping[str, object], now: float) -> Cluster:
     """Merge a state report inside an open transaction."""
-    cluster = tx.cluster(name)
-    if cluster is None:
-        raise NotFound(f"there is no cluster {name!r}")
+    cluster = require_cluster(tx, name)
     merged = checked_state({**cluster.state, **values})
     cluster = tx.update_cluster(cluster.id, state=merged, state_at=now, seen_at=now)
     fx.changed(cluster)
@@ -92,9 +90,7 @@ async def patch(core: Core, name: str, marks: Mapping[str, str], used: Mapping[s
 
 def apply_patch(tx: Tx, fx: Effects, name: str, marks: Mapping[str, Mark], used: Mapping[str, int] | None) -> None:
     """Apply marks and usage inside an open transaction, with vertex ids."""
-    cluster = tx.cluster(name)
-    if cluster is None:
-        raise NotFound(f"there is no cluster {name!r}")
+    cluster = require_cluster(tx, name)
     changes: dict[str, object] = {"marks": with_marks(cluster, marks).marks}
     if used is not None:
         changes["used"] = dict(used)

@@ -14,6 +14,7 @@ from rainbow_sched.model.match import Fit
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.service.access.audit import acting
 from rainbow_sched.service.access.principals import may
+from rainbow_sched.service.clusters.registration import require_cluster
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.store.base import Tx
@@ -81,9 +82,7 @@ async def set_rules(core: Core, name: str, changes: Mapping[str, object], *, cle
     before = bool(core.fleet.rules)
 
     def work(tx: Tx, fx: Effects) -> Cluster:
-        cluster = tx.cluster(name)
-        if cluster is None:
-            raise NotFound(f"there is no cluster {name!r}")
+        cluster = require_cluster(tx, name)
         rules = ClusterRules() if clear else ClusterRules.of(cluster.rules)
         rules_json = replace(rules, **changes).to_json()  # type: ignore[arg-type]  # the caller's keys are the fields
         groups = ClusterRules.of(rules_json).groups

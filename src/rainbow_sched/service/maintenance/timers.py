@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from rainbow_sched.model.attempt import Attempt, AttemptState
 from rainbow_sched.model.cluster import Cluster, Standing
@@ -40,8 +41,9 @@ class Retention:
     _counted_at: float = 0.0
     _too_many: int = 0
 
-    async def step(self, now: float) -> int:
+    async def step(self) -> int:
         """Delete what is due; return the number of jobs."""
+        now = self.core.clock.now()
         days, most = self.core.settings.keep_days, self.core.settings.keep_jobs
         removed = await self._remove(now - days * DAY_SECONDS, JOBS_DELETED_PER_WRITE) if days else 0
         if most and now - self._counted_at >= COUNT_INTERVAL_SECONDS:
@@ -82,7 +84,7 @@ class Timers:
         """Run one pass."""
         for step in self._steps():
             try:
-                await step(self.core.clock.now())
+                await step()
             except Unavailable as error:
                 log.warning("timers: %s", error)
                 break  # the others would fail, too
@@ -91,22 +93,22 @@ class Timers:
             except Exception:  # internal error; the next pass must run
                 log.exception("timers: a step failed")
 
-    def _steps(self) -> tuple[Callable[[float], Awaitable[object]], ...]:
+    def _steps(self) -> tuple[Callable[[], Awaitable[object]], ...]:
         return (
             self._handle_sleep,
             self._retry_pending,
-            self._reconcile,
+            partial(reconcile_after_unknown_commit, self.core),
             self._expire_leases,
             self._start_due_jobs,
-            self._settle_dependents,
-            self._release_reported,
+            self.core.settle_remaining,
+            partial(restore.release_reported, self.core),
             self._detect_silent_agents,
             self._end_lost_runs,
             self._remove_leaving,
             self.retention.step,
         )
 
-    async def _handle_sleep(self, now: float) -> None:
+    async def _handle_sleep(self) -> None:
         """Treat time in which the machine was suspended as our own downtime."""
         seconds = self.core.clock.seconds_slept()
         if seconds:
@@ -114,27 +116,23 @@ class Timers:
             self.core.presence.slept(seconds, self.core.started_at)
             log.warning("the machine slept for %.0f s; leases and silences are counted from now on", seconds)
 
-    async def _retry_pending(self, now: float) -> None:
+    async def _retry_pending(self) -> None:
         """Retry deferred jobs, and from time to time all pending ones."""
+        now = self.core.clock.now()
         self.core.pending.requeue_deferred(now)
         if now - self._retried_at >= RETRY_PENDING_SECONDS:
             self._retried_at = now
             self.core.pending.retry_all()
 
-    async def _reconcile(self, now: float) -> None:
-        await reconcile_after_unknown_commit(self.core)
-
-    async def _settle_dependents(self, now: float) -> None:
-        await self.core.settle_remaining()
-
-    async def _remove_leaving(self, now: float) -> None:
+    async def _remove_leaving(self) -> None:
         for name in self.core.fleet.names():
             member = self.core.fleet.get(name)
             if member is not None and member.cluster.standing is Standing.LEAVING:
                 await removal.finish(self.core, name)
 
-    async def _expire_leases(self, now: float) -> None:
+    async def _expire_leases(self) -> None:
         """Expire leases that were not accepted in time; their jobs are decided again."""
+        now = self.core.clock.now()
         if now - self.core.started_at < self.core.settings.lease:
             return  # our own downtime does not count
         if not await self.core.store.read(lambda tx: tx.lapsed(now, 1)):
@@ -146,7 +144,8 @@ class Timers:
 
         await self.core.write(work)
 
-    async def _start_due_jobs(self, now: float) -> None:
+    async def _start_due_jobs(self) -> None:
+        now = self.core.clock.now()
         if not await self.core.store.read(lambda tx: tx.due_jobs(now, 1)):
             return
 
@@ -161,11 +160,9 @@ class Timers:
 
         await self.core.write(work)
 
-    async def _release_reported(self, now: float) -> None:
-        await restore.release_reported(self.core)
-
-    async def _detect_silent_agents(self, now: float) -> None:
+    async def _detect_silent_agents(self) -> None:
         """Mark clusters of silent agents unreachable: offers are withdrawn, running jobs stay."""
+        now = self.core.clock.now()
         managed = self._managed()
         silent = [c for c in managed if c.standing in _WATCHED and self.core.presence.silent(c.name, now)]
         if len(silent) > 1 and 2 * len(silent) > len(managed) and self._had_no_grace(managed):
@@ -188,8 +185,9 @@ class Timers:
         members = (self.core.fleet.member(name) for name in self.core.fleet.names())
         return [member.cluster for member in members if member.cluster.manager]
 
-    async def _end_lost_runs(self, now: float) -> None:
+    async def _end_lost_runs(self) -> None:
         """Give up runs on clusters that have been silent for longer than their owners would wait."""
+        now = self.core.clock.now()
         for cluster in self._managed():
             silence = self.core.presence.silence(cluster.name, now)
             if not self.core.presence.silent(cluster.name, now):

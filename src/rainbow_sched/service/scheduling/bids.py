@@ -43,14 +43,6 @@ class OpenBidRequest:
     hosts: tuple[GroupHosts, ...] = ()  # hosts on which the job may run; empty: any
 
 
-@dataclass(frozen=True, slots=True)
-class BidAnswers:
-    """The bids that arrived in time, by cluster, and why the others are missing."""
-
-    bids: Mapping[str, Bid]
-    silent: Mapping[str, str]
-
-
 class BidCollector:
     """Open bid requests, and a cache of bids that are still valid."""
 
@@ -64,9 +56,10 @@ class BidCollector:
 
     async def ask(
         self, spec: str, clusters: Iterable[str], reachable: Iterable[str], hosts: Mapping[str, Hosts] = NO_HOSTS
-    ) -> BidAnswers:
-        """Return bids for `spec` from at most the configured number of `clusters`.
+    ) -> tuple[dict[str, Bid], dict[str, str]]:
+        """Return the bids for `spec` that arrive in time, by cluster, and why others are missing.
 
+        At most the configured number of `clusters` is asked.
         Only `reachable` clusters have an agent. `hosts`: the hosts to which the job is bound, by cluster.
         """
         now, spec_digest = self._clock.now(), _digest(spec)
@@ -91,7 +84,7 @@ class BidCollector:
                 bids[name] = future.result()
             else:
                 silent[name] = f"silent for {self._deadline:g} s"
-        return BidAnswers(bids, silent)
+        return bids, silent
 
     def _send(self, cluster: str, spec: str, now: float, hosts: Hosts) -> asyncio.Future[Bid]:
         request = OpenBidRequest(f"b{next(self._ids)}", cluster, spec, now, now + 10 * self._deadline, hosts)
@@ -112,25 +105,21 @@ class BidCollector:
             self._waiters.pop(id, None)
         return list(mine.values())
 
-    def take_answer(self, cluster: str, id: str, bid: Bid) -> bool:
-        """Store an agent's answer; return False if there is no such request."""
+    def take_answer(self, cluster: str, id: str, answer: BidAnswer) -> None:
+        """Store an agent's answer, if it answers an open request."""
         request = self._open.get(cluster, {}).pop(id, None)
         if request is None:
-            return False
+            return
+        now = self._clock.now()
+        bid = _bid_of(request, now, answer)
         if len(self._cache) >= MAX_CACHED_BIDS:
             self._cache.clear()
-        if self._clock.now() - request.asked_at > self._deadline:
+        if now - request.asked_at > self._deadline:
             bid = replace(bid, late=True)  # too late for this decision; used by the next one
         self._cache[cluster, _digest(request.spec)] = bid
         waiter = self._waiters.pop(id, None)
         if waiter is not None and not waiter.done():
             waiter.set_result(bid)
-        return True
-
-    def asked_at(self, cluster: str, id: str) -> float | None:
-        """Return when an open request was made."""
-        request = self._open.get(cluster, {}).get(id)
-        return None if request is None else request.asked_at
 
     def forget(self, cluster: str) -> None:
         """Drop the requests and bids of a removed cluster."""
@@ -144,8 +133,9 @@ def _digest(spec: str) -> str:
     return hashlib.sha256(spec.encode()).hexdigest()
 
 
-def bid_of(cluster: str, asked_at: float, now: float, answer: BidAnswer) -> Bid:
+def _bid_of(request: OpenBidRequest, now: float, answer: BidAnswer) -> Bid:
     """Return an agent's answer as a bid; a bid with invalid numbers counts as a refusal."""
+    cluster, asked_at = request.cluster, request.asked_at
     try:
         return Bid(
             cluster=cluster,

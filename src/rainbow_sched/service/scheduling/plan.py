@@ -170,8 +170,8 @@ async def question_with_bids(core: Core, query: PlacementQuery) -> Question:
         return question
     names = clusters_to_ask(question, core.policies, core.settings.bidders)
     hosts = _hosts(core, query.request, names)
-    answers = await core.bidding.ask(query.request.text, names, core.presence.reachable(core.clock.now()), hosts)
-    return build_question(core, query._replace(bids=answers.bids, silent=answers.silent))
+    bids, silent = await core.bidding.ask(query.request.text, names, core.presence.reachable(core.clock.now()), hosts)
+    return build_question(core, query._replace(bids=bids, silent=silent))
 
 
 def _hosts(core: Core, request: PreparedRequest, names: Iterable[str]) -> dict[str, tuple[GroupHosts, ...]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.decision import Decision
 from rainbow_sched.model.hostlist import collapse
-from rainbow_sched.model.job import Event, Job
+from rainbow_sched.model.job import Event
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.decisions import decide
@@ -27,24 +27,16 @@ from rainbow_sched.service.lifecycle import MAX_EVENTS_PER_READ
 from rainbow_sched.service.scheduling.loop import excluded_clusters
 from rainbow_sched.service.scheduling.plan import question_with_bids
 from rainbow_sched.service.scheduling.question import PlacementQuery, opens
-from rainbow_sched.service.views.jobs import JobWithAttempt, visible
+from rainbow_sched.service.views.jobs import JobWithAttempt, view_of, visible
 from rainbow_sched.store.base import Tx
 
 SCHEMA = "rainbow.explanations/1"
 
 
-@dataclass(frozen=True, slots=True)
-class PlanResult:
-    """The decision that submit would make."""
-
-    decision: Decision
-    explanations: str  # JSON
-
-
-async def plan(core: Core, query: PlacementQuery, *, reasons: bool) -> PlanResult:
-    """Decide as submit would, with bids if the policy wants them; store nothing."""
+async def plan(core: Core, query: PlacementQuery, *, reasons: bool) -> tuple[Decision, str]:
+    """Decide as submit would, with bids if the policy wants them; store nothing. Return also the reasons, as JSON."""
     decision = decide(await question_with_bids(core, query), core.policies)
-    return PlanResult(decision, explanations(core, query) if reasons else "")
+    return decision, explanations(core, query) if reasons else ""
 
 
 def explanations(core: Core, query: PlacementQuery) -> str:
@@ -102,18 +94,13 @@ async def explain(core: Core, id: int, by: Principal) -> JobExplanation:
     """Return the stored decision of a job, its events, and how the clusters fit now."""
     who = reach(by, "read")
 
-    def work(tx: Tx) -> tuple[Job, JobWithAttempt, str, list[Event]]:
-        job = visible(tx, id, who)
-        view = JobWithAttempt(job, tx.attempt(id, job.attempt) if job.attempt else None)
-        stored = tx.decision(id)
-        return (
-            job,
-            view,
-            stored.decision().to_json() if stored is not None else "",
-            tx.events(0, MAX_EVENTS_PER_READ, job=id),
-        )
+    def work(tx: Tx) -> tuple[JobWithAttempt, str, list[Event]]:
+        view, stored = view_of(tx, visible(tx, id, who)), tx.decision(id)
+        record = stored.decision().to_json() if stored is not None else ""
+        return view, record, tx.events(0, MAX_EVENTS_PER_READ, job=id)
 
-    job, view, record, events = await core.store.read(work)
+    view, record, events = await core.store.read(work)
+    job = view.job
     excluded = {} if job.state.terminal or job.state is JobState.BOUND else await excluded_clusters(core, job)
     query = PlacementQuery(request=core.request_of(job.spec), terms=job.terms, owner=job.owner, excluded=excluded)
     tries, tried_at = core.pending.tries(id)

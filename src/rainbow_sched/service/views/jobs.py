@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rainbow_sched.model.attempt import Attempt
 from rainbow_sched.model.credential import Principal
@@ -32,7 +32,7 @@ class JobWithAttempt:
     unchanged: bool = False  # it had ended, or was being cancelled
 
 
-def _view(tx: Tx, job: Job, *, unchanged: bool = False) -> JobWithAttempt:
+def view_of(tx: Tx, job: Job, *, unchanged: bool = False) -> JobWithAttempt:
     return JobWithAttempt(job, tx.attempt(job.id, job.attempt) if job.attempt else None, unchanged)
 
 
@@ -60,11 +60,7 @@ def reaches(tx: Tx, who: Reach, job: Job) -> bool:
 async def get(core: Core, id: int, by: Principal) -> JobWithAttempt:
     """Return one job."""
     who = reach(by, "read")
-
-    def work(tx: Tx) -> JobWithAttempt:
-        return _view(tx, visible(tx, id, who))
-
-    return await core.store.read(work)
+    return await core.store.read(lambda tx: view_of(tx, visible(tx, id, who)))
 
 
 async def listed(core: Core, which: JobSelection, by: Principal, *, before: int, limit: int) -> list[JobWithAttempt]:
@@ -78,7 +74,7 @@ async def listed(core: Core, which: JobSelection, by: Principal, *, before: int,
         jobs = tx.list_jobs(narrowed, after=before or None, limit=min(limit or 100, MAX_LISTED))
         if who.clusters:
             jobs = [job for job in jobs if reaches(tx, who, job)]
-        return [_view(tx, job) for job in jobs]
+        return [view_of(tx, job) for job in jobs]
 
     return await core.store.read(work)
 
@@ -90,21 +86,9 @@ def within(which: JobSelection, who: Reach) -> JobSelection | None:
     if who.clusters and (which.cluster in who.clusters or not who.owners):
         if which.cluster and which.cluster not in who.clusters:
             return None
-        return _with(which, cluster=which.cluster or who.clusters[0])
+        return replace(which, cluster=which.cluster or who.clusters[0])
     owners = which.owners & who.owners if which.owners else who.owners
-    return _with(which, owners=owners) if owners else None
-
-
-def _with(which: JobSelection, *, owners: frozenset[str] | None = None, cluster: str | None = None) -> JobSelection:
-    return JobSelection(
-        states=which.states,
-        owners=which.owners if owners is None else owners,
-        cluster=which.cluster if cluster is None else cluster,
-        name=which.name,
-        labels=which.labels,
-        ids=which.ids,
-        since=which.since,
-    )
+    return replace(which, owners=owners) if owners else None
 
 
 async def cancel(
@@ -126,8 +110,8 @@ async def cancel(
             actor.note(tx, "job.cancel", format_ranges(job.id for job in jobs), now)
             with lifecycle.settle_at_end(tx, fx, now):
                 after = [lifecycle.cancel(tx, fx, job, note, now) for job in jobs]
-            return [_view(tx, new, unchanged=new is old) for old, new in zip(jobs, after, strict=True)]
-        return [_view(tx, job) for job in jobs]
+            return [view_of(tx, new, unchanged=new is old) for old, new in zip(jobs, after, strict=True)]
+        return [view_of(tx, job) for job in jobs]
 
     return await core.write(work)
 
@@ -137,16 +121,7 @@ def _matching_jobs(tx: Tx, which: JobSelection | None, who: Reach) -> list[Job]:
     if narrowed is None:
         return []
     living = narrowed.states or frozenset(state for state in JobState if not state.terminal)
-    chosen = JobSelection(
-        states=living,
-        owners=narrowed.owners,
-        cluster=narrowed.cluster,
-        name=narrowed.name,
-        labels=narrowed.labels,
-        ids=narrowed.ids,
-        since=narrowed.since,
-    )
-    return tx.list_jobs(chosen, limit=MAX_CANCELLED)
+    return tx.list_jobs(replace(narrowed, states=living), limit=MAX_CANCELLED)
 
 
 async def release(core: Core, id: int, by: Principal) -> JobWithAttempt:

@@ -221,11 +221,11 @@ async def test_a_bid_that_came_late_serves_the_next_decision_and_is_said_to_be_l
 
 async def test_no_more_clusters_are_asked_than_configured(tmp_path: Path) -> None:
     async with a_fleet(tmp_path, ManualClock(), **{f"c{i}": lambda: starts_in(5) for i in range(4)}) as (service, all):
-        answers = await BidCollector(service.core.notifier, service.core.clock, 0.05, 2).ask(
+        _, silent = await BidCollector(service.core.notifier, service.core.clock, 0.05, 2).ask(
             "{}", sorted(all), set(all)
         )
-        asked = [name for name, why in answers.silent.items() if why.startswith("silent for")]
-        assert (asked, answers.silent["c2"]) == (["c0", "c1"], "not asked: 2 others were")
+        asked = [name for name, why in silent.items() if why.startswith("silent for")]
+        assert (asked, silent["c2"]) == (["c0", "c1"], "not asked: 2 others were")
 
 
 async def test_a_name_that_is_registered_again_inherits_no_bid_and_no_presence(tmp_path: Path) -> None:
@@ -236,8 +236,8 @@ async def test_a_name_that_is_registered_again_inherits_no_bid_and_no_presence(t
         await removal.delete(service.core, "east")
         await with_cluster(service, "east", nodes=8, cores=64)
         assert service.core.presence.last_contact("east") is None
-        answers = await service.core.bidding.ask(a_submission().request.text, ["east"], ())
-        assert answers.bids == {}
+        bids, _ = await service.core.bidding.ask(a_submission().request.text, ["east"], ())
+        assert bids == {}
 
 
 def test_an_agent_that_was_answered_a_moment_ago_is_asked_and_one_that_stays_away_is_not() -> None:
