@@ -22,7 +22,7 @@ from jwt.types import Options
 
 from rainbow_sched.model.credential import user_name
 from rainbow_sched.model.errors import Invalid, Unauthenticated
-from rainbow_sched.service.access.principals import ADMIN, ExternalIdentity
+from rainbow_sched.service.access.principals import ADMIN, INVALID_CREDENTIAL, ExternalIdentity
 
 log = logging.getLogger(__name__)
 CLOCK_SKEW_SECONDS = 60.0
@@ -48,7 +48,6 @@ _CHECKS: Options = {  # PyJWT would read the clock itself, and check claims that
 }
 _THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 _PART = re.compile(r"[A-Za-z0-9_-]+")
-_REFUSED = "the credential is unknown, expired or revoked"
 
 FetchUrl: TypeAlias = Callable[[str], Awaitable[bytes]]
 
@@ -99,7 +98,7 @@ class OidcVerifier:
             return self._identity(self._decode(text, key)["payload"])
         except (jwt.PyJWTError, _InvalidToken, Invalid, RecursionError) as error:
             log.debug("a token of an issuer was rejected: %s", error)
-            raise Unauthenticated(_REFUSED) from None
+            raise Unauthenticated(INVALID_CREDENTIAL) from None
 
     def _decode(self, text: str, key: jwt.PyJWK | None) -> dict[str, Any]:
         """Return header and payload; check issuer and audience, and the signature if there is a key."""

@@ -17,8 +17,7 @@ from rainbow_sched.model.errors import Unconfirmed
 from rainbow_sched.model.job import Hold
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.policies import PolicyTable, built_in
-from rainbow_sched.service.access.groups import GroupCache
-from rainbow_sched.service.access.principals import CredentialResolver
+from rainbow_sched.service.access.principals import CredentialResolver, GroupCache
 from rainbow_sched.service.agents.host_binding import nodes_of
 from rainbow_sched.service.agents.presence import Presence
 from rainbow_sched.service.caches import CriteriaCache, RequestCache

@@ -10,7 +10,7 @@ from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.errors import NotFound
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.job_state import JobState
-from rainbow_sched.service.clusters import removal
+from rainbow_sched.service.clusters import registration
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import JobSelection
 from tests.support.manual_clock import ManualClock
@@ -23,7 +23,7 @@ async def test_a_new_cluster_of_an_old_name_gets_none_of_its_jobs(tmp_path: Path
         await with_cluster(service, "doomed")
         [job] = await submit(service, a_submission("submitter:doomed", terms=Terms(opened=opened)))
         assert job.cluster == "doomed"
-        await removal.delete(service.core, "doomed")
+        await registration.delete(service.core, "doomed")
         await with_cluster(service, "doomed")
         await service.scheduling_loop.decide_pending()
         found = await service.core.store.read(lambda tx: tx.job(job.id))
@@ -35,7 +35,7 @@ async def test_a_job_that_may_go_anywhere_may_go_to_the_new_one(tmp_path: Path) 
     async with a_service(tmp_path) as service:
         await with_cluster(service, "doomed")
         [job] = await submit(service, a_submission("ana", terms=Terms(opened=("doom*",))))
-        await removal.delete(service.core, "doomed")
+        await registration.delete(service.core, "doomed")
         await with_cluster(service, "doomed")
         await service.scheduling_loop.decide_pending()
         found = await service.core.store.read(lambda tx: tx.job(job.id))
@@ -49,7 +49,7 @@ async def test_the_agent_of_a_new_cluster_sees_none_of_the_old_ones_jobs(tmp_pat
         await with_cluster(service, "doomed")
         [old] = await submit(service, a_submission("ana"))
         clock.advance(1)
-        await removal.delete(service.core, "doomed")
+        await registration.delete(service.core, "doomed")
         clock.advance(1)
         await with_cluster(service, "doomed")
         agent = Principal(name="cluster:doomed", kind=CredentialKind.AGENT, scopes=frozenset({"agent:doomed"}))

@@ -13,13 +13,12 @@ from rainbow_sched.server.admission.connections import network_of
 from rainbow_sched.server.admission.limits import RateLimiter
 from rainbow_sched.server.admission.policy import Access, Scoped
 from rainbow_sched.service.access.audit import ANONYMOUS, act_as
-from rainbow_sched.service.access.principals import CredentialResolver, need
+from rainbow_sched.service.access.principals import NO_CREDENTIAL, CredentialResolver, need
 from rainbow_sched.service.clock import Clock
 
 Metadata = Sequence[tuple[str, str | bytes]]
 MAX_TOKENS_PER_CALL = 1_000
 MAX_CREDENTIAL_CHARACTERS = 16 * 1024  # a longer one is not even hashed
-_CREDENTIAL_MISSING = "this call needs a credential: set RAINBOW_TOKEN, or token in the configuration file"
 
 
 class Authenticator:
@@ -45,9 +44,9 @@ class Authenticator:
         row, principal = call.method.row, call.principal
         if row is Access.LOCAL_OR_CONFIGURED:
             if principal.kind is None and not self._anonymous_satisfy and not is_local(call.address):
-                raise Unauthenticated(_CREDENTIAL_MISSING)
+                raise Unauthenticated(NO_CREDENTIAL)
         elif principal.kind is None:
-            raise Unauthenticated(_CREDENTIAL_MISSING)
+            raise Unauthenticated(NO_CREDENTIAL)
         elif isinstance(row, Scoped):
             need(principal, row.verb, row.named(call.message))
         elif row is Access.ADMINISTRATOR:
@@ -73,7 +72,7 @@ class Authenticator:
         _check_enabled(call)
         call.principal = await self._by_metadata(call)
         if call.principal.kind is None:
-            raise Unauthenticated(_CREDENTIAL_MISSING)
+            raise Unauthenticated(NO_CREDENTIAL)
         return call.principal
 
     def has_known_credential(self, metadata: Metadata | None) -> bool:

@@ -12,7 +12,7 @@ from rainbow_sched.pb.v2 import clusters_pb2_grpc
 from rainbow_sched.server.admission.calls import Context
 from rainbow_sched.server.admission.pipeline import caller
 from rainbow_sched.server.codec import message_of
-from rainbow_sched.service.clusters import registration, removal, reported_state
+from rainbow_sched.service.clusters import registration, reported_state
 from rainbow_sched.service.clusters.rules import sees, set_rules, visible_rules
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.maintenance import restore
@@ -51,7 +51,7 @@ class ClustersHandler(clusters_pb2_grpc.ClustersServicer):
         return pb.DeleteSubsystemResponse()
 
     async def Delete(self, request: pb.DeleteClusterRequest, context: Context) -> pb.DeleteClusterResponse:
-        left = await removal.delete(self._core, request.cluster, request.jobs)
+        left = await registration.delete(self._core, request.cluster, request.jobs)
         return pb.DeleteClusterResponse(jobs_moved=left.moved, jobs_running=left.running)
 
     async def UpdateState(self, request: pb.UpdateStateRequest, context: Context) -> pb.UpdateStateResponse:

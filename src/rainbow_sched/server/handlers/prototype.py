@@ -20,7 +20,7 @@ from rainbow_sched.server.admission.pipeline import caller
 from rainbow_sched.server.codec import opened
 from rainbow_sched.service.agents import offers
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.clusters import registration, removal, reported_state
+from rainbow_sched.service.clusters import registration, reported_state
 from rainbow_sched.service.clusters.rules import visible_to
 from rainbow_sched.service.scheduling.plan import question_with_bids
 from rainbow_sched.service.scheduling.question import PlacementQuery
@@ -53,7 +53,7 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
         return pb.RegisterResponse(request_id=_id(), status=pb.RegisterResponse.REGISTER_SUCCESS)
 
     async def Delete(self, request: pb.DeleteRequest, context: Context) -> pb.DeleteResponse:
-        await removal.delete(self._core, request.name)
+        await registration.delete(self._core, request.name)
         return pb.DeleteResponse(status=pb.DeleteResponse.DELETE_SUCCESS)
 
     async def DeleteSubsystem(self, request: pb.DeleteRequest, context: Context) -> pb.DeleteResponse:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import hmac
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from rainbow_sched.model.credential import (
@@ -31,6 +31,7 @@ __all__ = ["ANONYMOUS", "CredentialResolver", "Reach", "may", "need", "reach"]
 REVISION_META = "access.revision"
 CACHE_SECONDS = 1.0
 MAX_CACHED_CREDENTIALS = 10_000
+MAX_CACHED_USERS = 100_000
 USE_RECORD_SECONDS = 60.0  # between two records of a credential's use
 ADMIN = "admin"  # the first administrator
 EXTERNAL_CREDENTIAL = "oidc"  # in place of a credential's id
@@ -38,8 +39,8 @@ UNKNOWN_ID = "000000000000"
 _UNKNOWN_DIGEST = digest("nobody has this credential")
 _OWN_JOBS = ("job:read:own", "job:cancel:own")
 _PERSONAL_KINDS = (CredentialKind.USER, CredentialKind.ADMIN, CredentialKind.JOIN)
-_NO_CREDENTIAL = "this call needs a credential: set RAINBOW_TOKEN, or token in the configuration file"
-_REFUSED = "the credential is unknown, expired or revoked"
+NO_CREDENTIAL = "this call needs a credential: set RAINBOW_TOKEN, or token in the configuration file"
+INVALID_CREDENTIAL = "the credential is unknown, expired or revoked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,7 @@ class CredentialResolver:
             id = id_of(text) or UNKNOWN_ID
             principal = await self._store.read(lambda tx: _principal(tx, id, key, now, self._members))
         if principal is None:
-            raise Unauthenticated(_REFUSED)
+            raise Unauthenticated(INVALID_CREDENTIAL)
         if principal.kind is not CredentialKind.JOIN:
             if len(self._cache) >= MAX_CACHED_CREDENTIALS:
                 self._cache.clear()
@@ -238,7 +239,7 @@ def may(principal: Principal, verb: str, name: str) -> bool:
 def need(principal: Principal, verb: str, name: str) -> None:
     """Raise unless a scope covers `name`; the error does not reveal whether it exists."""
     if principal.kind is None:
-        raise Unauthenticated(_NO_CREDENTIAL)
+        raise Unauthenticated(NO_CREDENTIAL)
     if not may(principal, verb, name):
         raise Denied(f"your credential does not allow {verb} on {name[:128]!r}")
 
@@ -264,7 +265,7 @@ class Reach:
 def reach(principal: Principal, verb: str) -> Reach:
     """Return the reach of `verb` (read or cancel) for a principal."""
     if principal.kind is None:
-        raise Unauthenticated(_NO_CREDENTIAL)
+        raise Unauthenticated(NO_CREDENTIAL)
     scopes = principal.scopes
     if principal.admin or f"job:{verb}:all" in scopes:
         return Reach(everything=True)
@@ -292,3 +293,37 @@ def revoke_cluster(tx: Tx, name: str, now: float) -> None:
     tx.revoke_of(f"cluster:{name}", now)
     tx.revoke_of(f"submitter:{name}", now)
     changed(tx)
+
+
+@dataclass(slots=True)
+class GroupCache:
+    """Loaded when a cluster first gets rules, and again when an account changes."""
+
+    _groups: dict[str, frozenset[str]] = field(default_factory=dict)
+    _admins: frozenset[str] = frozenset()
+    _claimed_groups: dict[str, frozenset[str]] = field(default_factory=dict)  # last claims of identity providers
+
+    def groups_of(self, name: str) -> frozenset[str]:
+        """Return the groups of a user: the stored ones, and those claimed by the identity provider at the last call."""
+        return self._groups.get(name, frozenset()) | self._claimed_groups.get(name, frozenset())
+
+    def is_admin(self, name: str) -> bool:
+        """Return True if the user is an administrator."""
+        return name in self._admins
+
+    def remember_claims(self, principal: Principal) -> None:
+        """Store the groups that an identity provider claims for the caller."""
+        if principal.credential == EXTERNAL_CREDENTIAL and (
+            principal.name in self._claimed_groups or len(self._claimed_groups) < MAX_CACHED_USERS
+        ):
+            self._claimed_groups[principal.name] = principal.groups
+
+    async def refresh(self, store: Store) -> None:
+        """Reload the accounts; claims of identity providers stay."""
+
+        def work(tx: Tx) -> tuple[dict[str, frozenset[str]], frozenset[str]]:
+            users, admin_groups = tx.users(), {group.name for group in tx.groups() if "admin" in group.rights}
+            admins = {user.name for user in users if "admin" in user.rights or not admin_groups.isdisjoint(user.groups)}
+            return {user.name: frozenset(user.groups) for user in users}, frozenset(admins)
+
+        self._groups, self._admins = await store.read(work)

@@ -1,18 +1,27 @@
-"""The answer to a Sync message while its transaction runs."""
+"""The answer to a Sync message while its transaction runs, and how the items of the message are applied.
+
+All or nothing at first; if that fails, each item in a savepoint, so that it can fail alone.
+"""
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, fields
+from typing import TypeVar
 
 from rainbow_sched.jobspecs.reading.arrays import array_index
 from rainbow_sched.model.attempt import Attempt
 from rainbow_sched.model.binding import GroupHosts
+from rainbow_sched.model.errors import RainbowError, Unavailable
 from rainbow_sched.model.job import Job
 from rainbow_sched.protocol.messages import AttemptRef, Offer, ServerCommand, SyncAnswer
-from rainbow_sched.store.base import Command
+from rainbow_sched.service.effects import Effects
+from rainbow_sched.store.base import Command, Tx
 
+log = logging.getLogger(__name__)
 NOT_LIVE = "the server does not know it as live"
 
 
@@ -32,17 +41,7 @@ class AnswerDraft:
 
     def has_content(self) -> bool:
         """Return True if there is a reason to answer at once."""
-        return bool(
-            self.confirms
-            or self.offers
-            or self.commands
-            or self.kills
-            or self.acked
-            or self.unknown
-            or self.output_acks
-            or self.expected
-            or self.resync
-        )
+        return self != AnswerDraft()
 
     def answer(self, seq: int, server: str, mark: str) -> SyncAnswer:
         """Return the answer to message `seq`, without what is added when it is sent."""
@@ -85,3 +84,47 @@ def offer_of(attempt: Attempt, job: Job, now: float, hosts: tuple[GroupHosts, ..
         hosts=hosts or (),
         hosts_checked=hosts is not None,
     )
+
+
+T = TypeVar("T", Effects, AnswerDraft)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRunner:
+    """Applies the items of a message one by one.
+
+    All or nothing at first: an error undoes the transaction, which costs nothing while nothing fails. `isolated`: each
+    item is in a savepoint, and an error undoes and logs this item only.
+    """
+
+    cluster: str
+    isolated: bool = False
+
+    def run(self, tx: Tx, fx: Effects, out: AnswerDraft, what: str, action: Callable[[], object]) -> bool:
+        """Apply one item; return False if it failed and was undone."""
+        if not self.isolated:
+            action()
+            return True
+        effects, answer = _copy(fx), _copy(out)
+        try:
+            with tx.savepoint():
+                action()
+        except Unavailable:
+            raise
+        except Exception as error:  # even an internal error fails this item only
+            _restore(fx, effects)
+            _restore(out, answer)
+            unexpected = not isinstance(error, RainbowError)
+            log.warning("%s from %s is ignored: %s", what, self.cluster, error, exc_info=unexpected)
+            return False
+        return True
+
+
+def _copy(value: T) -> T:
+    """Return a copy with its own lists and sets."""
+    return type(value)(**{each.name: copy.copy(getattr(value, each.name)) for each in fields(value)})
+
+
+def _restore(value: T, before: T) -> None:
+    for each in fields(value):
+        setattr(value, each.name, getattr(before, each.name))

@@ -17,8 +17,7 @@ from rainbow_sched.model.job_state import JobState
 from rainbow_sched.protocol.messages import AttemptRef, KnownAttempt, Report, SyncRequest, UnknownReport, journal_of
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import reports as reported
-from rainbow_sched.service.agents.answer_draft import AnswerDraft
-from rainbow_sched.service.agents.items import ItemRunner
+from rainbow_sched.service.agents.answer_draft import AnswerDraft, ItemRunner
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance.restore import withdraw_unconfirmed

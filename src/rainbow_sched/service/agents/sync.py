@@ -31,9 +31,8 @@ from rainbow_sched.protocol.messages import (
 )
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import reports
-from rainbow_sched.service.agents.answer_draft import AnswerDraft, commands_of, offer_of, ref_of
+from rainbow_sched.service.agents.answer_draft import AnswerDraft, ItemRunner, commands_of, offer_of, ref_of
 from rainbow_sched.service.agents.host_binding import UNBOUND_OFFER
-from rainbow_sched.service.agents.items import ItemRunner
 from rainbow_sched.service.agents.offers import ALL_OFFERS, Bindings, OfferFilter, bound_offers, lease_offers
 from rainbow_sched.service.agents.recall import take_recall
 from rainbow_sched.service.clusters.fleet import Fleet

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rainbow_sched.graphs.backend import GraphBackend
@@ -24,10 +25,39 @@ from rainbow_sched.model.match import Fit, Matches
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.candidate_set import CandidateSet
 from rainbow_sched.selection.fleet_part import FleetPartCache
-from rainbow_sched.service.clusters.member import Member, reserve, reserve_next, reserve_on_nodes, retry_unplaced
 
 MAX_CANDIDATE_SETS = 256
+MAX_RETRIES_PER_RELEASE = 64
 _OPEN = frozenset({Standing.ACTIVE, Standing.DEGRADED})
+
+
+@dataclass(slots=True)
+class WaitLine:
+    """Attempts of one request without enough resources. The first reserves what there is; the others wait."""
+
+    request: PreparedRequest
+    fences: deque[str] = field(default_factory=deque)  # fences that left the cluster are skipped
+
+
+@dataclass(slots=True)
+class Member:
+    """One cluster with what was placed on it since its last state report."""
+
+    cluster: Cluster
+    subsystems: list[str] = field(default_factory=list)
+    placed_since: PlacedSinceReport = NOTHING_PLACED
+    counted: dict[str, PlacedSinceReport] = field(default_factory=dict)  # size of each attempt counted in it, by fence
+    broken: str = ""  # why the stored graph is damaged; the cluster takes no work
+    placements: dict[str, PreparedRequest] = field(default_factory=dict)  # live attempts, by fence
+    bindable: dict[str, PreparedRequest] = field(default_factory=dict)  # placements that may be bound to hosts
+    nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # reported nodes, by fence
+    displaced: dict[str, None] = field(default_factory=dict)  # fences with an incomplete reservation on their nodes
+    report: ClusterReport | None = None  # cached until the row changes
+    overcommitted: dict[str, WaitLine] = field(default_factory=dict)  # by text of the request
+    owners: dict[str, str] = field(default_factory=dict)  # of live attempts, by fence
+    jobs_by_owner: Counter[str] = field(default_factory=Counter)  # live attempts by owner
+    cores_per_node: float | None = None  # None: not counted yet
+    failures_in_row: int = 0  # see Settings.breaker
 
 
 class Fleet:
@@ -141,9 +171,9 @@ class Fleet:
         member.overcommitted, member.displaced = {}, {}
         for fence, request in member.placements.items():
             if fence in member.nodes:
-                reserve_on_nodes(self.graphs, member, fence)
+                self._reserve_on_nodes(member, fence)
             else:
-                reserve_next(self.graphs, member, fence, request)
+                self._reserve_next(member, fence, request)
         self._standing_changed(member)
 
     def add_broken(self, cluster: Cluster, reason: str) -> None:
@@ -208,7 +238,7 @@ class Fleet:
         member = self._members.get(name)
         if member is None or member.broken:
             return
-        reserve(self.graphs, member, fence, request)
+        self._reserve(member, fence, request)
         member.placements[fence] = request
         if request.may_bind:
             member.bindable[fence] = request
@@ -235,9 +265,9 @@ class Fleet:
                 member.bindable[fence] = request
             if there:
                 member.nodes[fence] = there
-                reserve_on_nodes(self.graphs, member, fence)
+                self._reserve_on_nodes(member, fence)
             else:
-                reserve_next(self.graphs, member, fence, request)
+                self._reserve_next(member, fence, request)
             member.owners[fence] = owner
             if reported:
                 continue
@@ -268,7 +298,7 @@ class Fleet:
             member.placed_since = PlacedSinceReport(
                 since.jobs - size.jobs, since.nodes - size.nodes, since.cores - size.cores
             )
-        retry_unplaced(self.graphs, member)
+        self._retry_unplaced(member)
         self._placements_changed(member)
 
     def move_to_nodes(self, name: str, fence: str, nodes: tuple[str, ...]) -> None:
@@ -282,9 +312,54 @@ class Fleet:
             line.fences.remove(fence)
         member.nodes[fence] = nodes
         self.graphs.release(name, fence)
-        reserve_on_nodes(self.graphs, member, fence)
-        retry_unplaced(self.graphs, member)
+        self._reserve_on_nodes(member, fence)
+        self._retry_unplaced(member)
         self._placements_changed(member)
+
+    def _reserve(self, member: Member, fence: str, request: PreparedRequest) -> None:
+        name = member.cluster.name
+        if self.graphs.place(name, fence, request):
+            return
+        line = member.overcommitted.setdefault(request.text, WaitLine(request))
+        if line.fences:  # the first in line reserves what there is
+            self.graphs.release(name, fence)
+        line.fences.append(fence)
+
+    def _reserve_next(self, member: Member, fence: str, request: PreparedRequest) -> None:
+        """Reserve for an attempt when nothing was released since an equal one was tried."""
+        line = member.overcommitted.get(request.text)
+        if line is None:
+            self._reserve(member, fence, request)
+        else:
+            line.fences.append(fence)
+
+    def _reserve_on_nodes(self, member: Member, fence: str) -> None:
+        """Reserve for an attempt on the nodes where it runs, as much as is free there."""
+        member.displaced.pop(fence, None)
+        if not self.graphs.place(member.cluster.name, fence, member.placements[fence], member.nodes[fence]):
+            member.displaced[fence] = None  # another attempt is counted there until it is reported elsewhere
+
+    def _retry_unplaced(self, member: Member) -> None:
+        """Retry reservations that were incomplete, after a release."""
+        for fence in list(itertools.islice(member.displaced, MAX_RETRIES_PER_RELEASE)):
+            self.graphs.release(member.cluster.name, fence)
+            self._reserve_on_nodes(member, fence)
+        for key in list(itertools.islice(member.overcommitted, MAX_RETRIES_PER_RELEASE)):
+            line = member.overcommitted.pop(key)
+            if self._advance_line(member, line):
+                member.overcommitted[key] = line  # behind the lines that were not tried
+
+    def _advance_line(self, member: Member, line: WaitLine) -> bool:
+        """Reserve for waiting attempts what is free now; return True if some are left."""
+        name = member.cluster.name
+        while line.fences:
+            first = line.fences[0]
+            if first in member.placements and first not in member.nodes:
+                self.graphs.release(name, first)
+                if not self.graphs.place(name, first, line.request):
+                    return True
+            line.fences.popleft()
+        return False
 
     def record_outcome(self, name: str, good: bool) -> None:
         """Record whether a cluster's last attempt succeeded, for its circuit breaker."""

@@ -15,7 +15,7 @@ from rainbow_sched.model.errors import RainbowError, Unavailable
 from rainbow_sched.model.job import Hold
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service import lifecycle
-from rainbow_sched.service.clusters import removal
+from rainbow_sched.service.clusters import registration
 from rainbow_sched.service.clusters.loader import reconcile_after_unknown_commit
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
@@ -128,7 +128,7 @@ class Timers:
         for name in self.core.fleet.names():
             member = self.core.fleet.get(name)
             if member is not None and member.cluster.standing is Standing.LEAVING:
-                await removal.finish(self.core, name)
+                await registration.finish_removal(self.core, name)
 
     async def _expire_leases(self) -> None:
         """Expire leases that were not accepted in time; their jobs are decided again."""

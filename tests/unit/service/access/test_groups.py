@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rainbow_sched.model.credential import CredentialKind, Principal
-from rainbow_sched.service.access.groups import GroupCache
-from rainbow_sched.service.access.principals import EXTERNAL_CREDENTIAL
+from rainbow_sched.service.access.principals import EXTERNAL_CREDENTIAL, GroupCache
 from rainbow_sched.store.base import Tx
 from tests.support.service import a_service
 

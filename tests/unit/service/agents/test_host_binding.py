@@ -159,9 +159,9 @@ async def test_parts_of_a_group_that_need_different_hosts_are_refused_before_the
         assert (job.state, job.reason) == (JobState.HELD, f"east: {PARTS_NEED_DIFFERENT_HOSTS}")
         assert await offers(agent) == []
         ask = PlacementQuery(request=apart.request, terms=Terms())
-        planned = await explanation.plan(service.core, ask, reasons=True)
-        assert planned.decision.fleet.document["misfits"] == {"east": [Fit.NEVER.value, PARTS_NEED_DIFFERENT_HOSTS]}
-        assert json.loads(planned.explanations)["closed"] == {"east": PARTS_NEED_DIFFERENT_HOSTS}
+        decision, explanations = await explanation.plan(service.core, ask, reasons=True)
+        assert decision.fleet.document["misfits"] == {"east": [Fit.NEVER.value, PARTS_NEED_DIFFERENT_HOSTS]}
+        assert json.loads(explanations)["closed"] == {"east": PARTS_NEED_DIFFERENT_HOSTS}
         alone = a_job(a_level(requires=needs()), a_level(requires=needs("hdr", "net")))
         await submit(service, alone)
         [(_, hosts)] = await offers(agent, NodeRules(hosts=True, groups=True))

@@ -16,7 +16,7 @@ from rainbow_sched.model.errors import Conflict
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.protocol.messages import AttemptRef, OutputPiece, Report, ReportedFacts, SyncAnswer
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.clusters import removal, reported_state
+from rainbow_sched.service.clusters import registration, reported_state
 from rainbow_sched.service.clusters.registration import set_standing
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import jobs, watch
@@ -327,7 +327,7 @@ async def test_a_filter_hands_on_what_the_cluster_does_not_want(service: Service
 
 async def test_a_name_that_is_registered_again_does_not_know_the_old_agent(service: Service) -> None:
     await Agent(service).says()
-    await removal.delete(service.core, "east")
+    await registration.delete(service.core, "east")
     await with_cluster(service, "east")
     assert (await Agent(service, epoch="other.1").says()).resync
 

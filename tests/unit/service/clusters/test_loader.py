@@ -14,7 +14,7 @@ from rainbow_sched.model.job import Terms
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.protocol.messages import AttemptRef, Report
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.clusters import registration, removal
+from rainbow_sched.service.clusters import registration
 from rainbow_sched.service.submission.intake import MAX_JOBS_PER_WRITE
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import Dependency, JobSelection
@@ -156,7 +156,7 @@ async def test_a_cluster_that_was_registered_changed_or_removed_unheard_is_so(tm
         assert service.core.fleet.member("east").cluster.standing is Standing.DRAINING
         lose_commit(service)
         with pytest.raises(Unconfirmed):
-            await removal.delete(service.core, "east")
+            await registration.delete(service.core, "east")
         await service.timers.tick()
         assert service.core.fleet.get("east") is None
         await service.scheduling_loop.decide_pending()

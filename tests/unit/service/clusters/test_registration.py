@@ -14,7 +14,7 @@ from rainbow_sched.graphs.formats.packed_graph import pack
 from rainbow_sched.graphs.formats.reader import read
 from rainbow_sched.model.errors import AlreadyExists, Invalid, NotFound, Unauthenticated
 from rainbow_sched.model.job_state import JobState
-from rainbow_sched.service.clusters import registration, removal, reported_state
+from rainbow_sched.service.clusters import registration, reported_state
 from rainbow_sched.service.views import jobs
 from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_graph, a_service, a_submission, submit, with_cluster
@@ -66,7 +66,7 @@ async def test_a_deleted_name_inherits_nothing(tmp_path: Path) -> None:
         old = await with_cluster(service, "east", nodes=1, cores=4)
         await reported_state.update_state(service.core, "east", {"nodes_free": 1})
         [job] = await submit(service, a_submission(cores=4))
-        await removal.delete(service.core, "east")
+        await registration.delete(service.core, "east")
         await service.scheduling_loop.decide_pending()
         assert (await jobs.get(service.core, job.id, ADMIN)).job.state is JobState.HELD
         new = await with_cluster(service, "east", nodes=1, cores=2)
@@ -83,7 +83,7 @@ async def test_jobs_not_begun_move_on_when_their_cluster_is_deleted(tmp_path: Pa
         await with_cluster(service, "east")
         [job] = await submit(service, a_submission())
         await with_cluster(service, "west")
-        assert (await removal.delete(service.core, "east")).moved == 1
+        assert (await registration.delete(service.core, "east")).moved == 1
         await service.scheduling_loop.decide_pending()
         view = await jobs.get(service.core, job.id, ADMIN)
         assert (view.job.state, view.job.cluster) == (JobState.BOUND, "west")
@@ -216,7 +216,7 @@ async def test_a_stored_cluster_that_contradicts_itself_does_not_keep_the_server
         await registration.delete_subsystem(service.core, "east", "software")
         await registration.replace_graph(service.core, "east", nodes_named("m"))
         assert not service.core.fleet.member("east").broken
-        await removal.delete(service.core, "east")
+        await registration.delete(service.core, "east")
         assert service.core.fleet.get("east") is None
 
 
@@ -237,7 +237,7 @@ async def test_a_subsystem_on_its_way_does_not_land_on_another_cluster_of_that_n
         subsystem = json.dumps(SOFTWARE).replace("ROOT", "n").encode()
         late = asyncio.ensure_future(registration.put_subsystem(service.core, "east", "software", subsystem))
         await asyncio.to_thread(reading.wait, 20)
-        await removal.delete(service.core, "east")
+        await registration.delete(service.core, "east")
         await registration.register(service.core, "east", nodes_named("n"))
         go_on.set()
         with pytest.raises(NotFound):

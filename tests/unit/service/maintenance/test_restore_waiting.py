@@ -14,7 +14,7 @@ from rainbow_sched.model.job import Hold, Terms
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.protocol.messages import KnownAttempt, Recall, ReportedFacts
 from rainbow_sched.service.agents import offers
-from rainbow_sched.service.clusters import removal
+from rainbow_sched.service.clusters import registration
 from rainbow_sched.service.maintenance import restore
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import ReportState
@@ -79,7 +79,7 @@ async def test_a_cluster_that_is_deleted_will_not_report(tmp_path: Path, clock: 
     put_back(tmp_path, copy)
     async with serving(tmp_path, clock, seed=2) as after:
         await east.recalls(after, ended(ref))
-        await removal.delete(after.core, "west", "lose")
+        await registration.delete(after.core, "west", "lose")
         await after.scheduling_loop.decide_pending()
         assert (await job_of(after, 3)).hold is Hold.MAY_HAVE_RUN
         assert (await job_of(after, 2)).hold is Hold.MAY_HAVE_RUN

@@ -20,7 +20,7 @@ from rainbow_sched.protocol.messages import AttemptRef, BidAnswer, Report
 from rainbow_sched.selection.replay import replay
 from rainbow_sched.service.agents.presence import Presence
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.clusters import removal
+from rainbow_sched.service.clusters import registration
 from rainbow_sched.service.scheduling.bids import BidCollector
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.views import jobs
@@ -233,7 +233,7 @@ async def test_a_name_that_is_registered_again_inherits_no_bid_and_no_presence(t
     async with a_fleet(tmp_path, clock, east=lambda: starts_in(900, valid_for=3600)) as (service, bidders):
         await decided(service)
         assert bidders["east"].asked == 1
-        await removal.delete(service.core, "east")
+        await registration.delete(service.core, "east")
         await with_cluster(service, "east", nodes=8, cores=64)
         assert service.core.presence.last_contact("east") is None
         bids, _ = await service.core.bidding.ask(a_submission().request.text, ["east"], ())

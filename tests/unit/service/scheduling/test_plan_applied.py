@@ -15,7 +15,7 @@ from rainbow_sched.model.errors import Conflict, NotFound, Unavailable
 from rainbow_sched.model.job import Job, Terms
 from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.clusters import removal, rules
+from rainbow_sched.service.clusters import registration, rules
 from rainbow_sched.service.scheduling.plan import MAX_PLANS
 from rainbow_sched.service.submission.intake import MAX_JOBS_DECIDED_FIRST
 from rainbow_sched.service.views import jobs
@@ -91,7 +91,7 @@ async def test_queued_jobs_planned_for_a_cluster_that_has_changed_go_elsewhere(
         await a_queued_job(service, count)
         async with store_busy(service):
             changing = asyncio.create_task(
-                removal.delete(service.core, "alpha")  # type: ignore[arg-type]  # any coroutine
+                registration.delete(service.core, "alpha")  # type: ignore[arg-type]  # any coroutine
                 if change == "leaves"
                 else rules.set_rules(service.core, "alpha", {"users": ("eve",)})
             )

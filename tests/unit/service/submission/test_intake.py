@@ -14,7 +14,7 @@ from rainbow_sched.model.errors import Unavailable, Unconfirmed
 from rainbow_sched.model.job import Terms
 from rainbow_sched.selection.decisions import Question
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.clusters import removal
+from rainbow_sched.service.clusters import registration
 from rainbow_sched.service.scheduling import plan
 from rainbow_sched.service.submission import intake
 from rainbow_sched.service.submission.new_jobs import Receipt
@@ -195,7 +195,7 @@ async def test_what_was_given_to_a_cluster_that_is_just_leaving_goes_to_another(
         await with_cluster(service, "beta", nodes=8)
         stuck = asyncio.create_task(service.core.store.write(lambda tx: free.wait(20)))
         await asyncio.sleep(0)  # it asks
-        leaves = asyncio.create_task(removal.delete(service.core, "alpha"))
+        leaves = asyncio.create_task(registration.delete(service.core, "alpha"))
         await asyncio.sleep(0)
         await asyncio.sleep(0)  # it waits to be written
         calls = await _one_by_one(service, count)
