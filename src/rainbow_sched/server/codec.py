@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -42,45 +42,36 @@ class SubmissionReader:
 
     def __init__(self, requests: RequestCache) -> None:
         self._requests = requests
-        self._specs: OrderedDict[tuple[bool, str, str], tuple[PreparedRequest, str]] = OrderedDict()
-        self._terms: OrderedDict[tuple[bytes, tuple[str, ...]], tuple[Terms, tuple[Dependency, ...]]] = OrderedDict()
+        self._parsed_spec = lru_cache(MAX_CACHED)(self._parse_spec)
+        self._parsed_terms = lru_cache(MAX_CACHED)(_parse_terms)
 
     def spec(self, spec: pb.Spec) -> tuple[PreparedRequest, str]:
         """Return the request and the submitted text (empty if it was canonical)."""
-        canonical = spec.canonical
-        text = canonical or spec.text
+        text = spec.canonical or spec.text
         if not text:
             raise Invalid("there is nothing to run: give a command, a jobspec or a script")
         if len(text) > MAX_SPEC_CHARACTERS:
             raise Invalid(f"a jobspec has at most {MAX_SPEC_CHARACTERS} characters; this one has {len(text)}")
-        key = (bool(canonical), spec.dialect, text)
-        parsed = self._specs.get(key)
-        if parsed is None:
-            if canonical:
-                request, source = from_json(text), ""
-                check_bounds(request)
-            else:
-                request, source = parse(text, dialect=spec.dialect or None), text
-            parsed = self._specs[key] = (self._requests.add(request), source)
-            if len(self._specs) > MAX_CACHED:
-                self._specs.popitem(last=False)
-        else:
-            self._specs.move_to_end(key)
-        return parsed
+        return self._parsed_spec(text, bool(spec.canonical), spec.dialect)
+
+    def _parse_spec(self, text: str, canonical: bool, dialect: str) -> tuple[PreparedRequest, str]:
+        if not canonical:
+            return self._requests.add(parse(text, dialect=dialect or None)), text
+        request = from_json(text)
+        check_bounds(request)
+        return self._requests.add(request), ""
 
     def terms(self, message: pb.Terms, by: Principal) -> tuple[Terms, tuple[Dependency, ...]]:
         """Return the terms and the dependencies; jobs with the same terms share one object."""
-        key = (message.SerializeToString(), opened(by))
-        parsed = self._terms.get(key)
-        if parsed is None:
-            parsed = terms_in(message, by), _dependencies(message)
-            if len(key[0]) <= MAX_CACHED_TERMS_BYTES:
-                self._terms[key] = parsed
-                if len(self._terms) > MAX_CACHED:
-                    self._terms.popitem(last=False)
-        else:
-            self._terms.move_to_end(key)
-        return parsed
+        text, clusters = message.SerializeToString(), opened(by)
+        if len(text) > MAX_CACHED_TERMS_BYTES:
+            return _parse_terms(text, clusters)
+        return self._parsed_terms(text, clusters)
+
+
+def _parse_terms(text: bytes, clusters: tuple[str, ...]) -> tuple[Terms, tuple[Dependency, ...]]:
+    message = pb.Terms.FromString(text)
+    return terms_in(message, clusters), _dependencies(message)
 
 
 def submissions(reader: SubmissionReader, message: pb.SubmitRequest, by: Principal) -> list[Submission]:
@@ -101,7 +92,7 @@ def submissions(reader: SubmissionReader, message: pb.SubmitRequest, by: Princip
     made = []
     for index in array_indices(message.terms.array):
         token = f"{message.client_token}#{index}" if message.client_token else ""
-        terms = terms_in(message.terms, by, {ARRAY_LABEL: str(index)})
+        terms = terms_in(message.terms, opened(by), {ARRAY_LABEL: str(index)})
         made.append(replace(common, terms=terms, client_token=token))
     return made
 
@@ -118,8 +109,8 @@ def _dependencies(message: pb.Terms) -> tuple[Dependency, ...]:
     return tuple(found)
 
 
-def terms_in(message: pb.Terms, by: Principal, extra: dict[str, str] | None = None) -> Terms:
-    """Return the terms of a submission, with the clusters that the caller's credential allows."""
+def terms_in(message: pb.Terms, clusters: tuple[str, ...], extra: dict[str, str] | None = None) -> Terms:
+    """Return the terms of a submission; `clusters`: those that the caller's credential allows (see `opened`)."""
     try:
         delivery = Delivery(message.delivery or Delivery.AT_MOST_ONCE.value)
     except ValueError:
@@ -141,7 +132,7 @@ def terms_in(message: pb.Terms, by: Principal, extra: dict[str, str] | None = No
         labels={**message.labels, **(extra or {})},
         signature=message.signature,
         lost_after=message.lost_after if message.HasField("lost_after") else None,
-        opened=opened(by),
+        opened=clusters,
         reruns=message.reruns,
     )
 

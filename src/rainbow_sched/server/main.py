@@ -44,8 +44,8 @@ from rainbow_sched.server.oidc import OidcVerifier
 from rainbow_sched.server.options import ServerOptions, registration_secret, split_address, write_secret
 from rainbow_sched.server.restore import ADMIN_FILE, check_database, check_file
 from rainbow_sched.server.tls import CertificateReloader
-from rainbow_sched.service.access.accounts import ensure_administrator
-from rainbow_sched.service.assembly import Service, assemble, first_administrator
+from rainbow_sched.service.access.accounts import ensure_administrator, first_administrator
+from rainbow_sched.service.assembly import Service, assemble
 from rainbow_sched.service.clock import AnchoredClock
 from rainbow_sched.service.maintenance.generations import GenerationHistory
 from rainbow_sched.service.random_ids import Ids

@@ -20,7 +20,7 @@ from rainbow_sched.model.credential import CredentialKind
 from rainbow_sched.model.errors import Conflict
 from rainbow_sched.model.generation import Generation, HistoryMark
 from rainbow_sched.server.options import ServerOptions, write_secret
-from rainbow_sched.service.assembly import first_administrator
+from rainbow_sched.service.access.accounts import first_administrator
 from rainbow_sched.service.maintenance.generations import newest_mark
 from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.store.backup import (

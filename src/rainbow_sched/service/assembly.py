@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from rainbow_sched.graphs.registry import open_backend
 from rainbow_sched.model.attempt import AttemptState
-from rainbow_sched.model.credential import CredentialKind, digest
+from rainbow_sched.model.credential import digest
 from rainbow_sched.selection.policies import installed
 from rainbow_sched.service.access.principals import CredentialResolver
 from rainbow_sched.service.agents.presence import Presence
@@ -112,18 +112,3 @@ async def _shorten_leases(core: Core) -> None:
                     tx.update_attempt(attempt, attempt.state, now, lease_until=until)
 
     await core.store.write(work)
-
-
-async def first_administrator(store: Store, ids: Ids, now: float) -> str | None:
-    """Create the first administrator if there is none and return its token, else None."""
-    token, credential = ids.credential(
-        CredentialKind.ADMIN, "admin", ("admin", "submit:*", "register:*"), now, note="first start"
-    )
-
-    def work(tx: Tx) -> bool:
-        if tx.credentials(kind=CredentialKind.ADMIN):
-            return False
-        tx.add_credential(credential)
-        return True
-
-    return token if await store.write(work) else None

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Protocol
+from random import Random
 
 from rainbow_sched.model.credential import Credential, CredentialKind, compose, digest
 
 FETCH_BYTES = 4096
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _URL_SAFE = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-
-
-class Source(Protocol):
-    """Source of random numbers, such as `random.Random`."""
-
-    def choice(self, seq: str, /) -> str:
-        """Return one letter of `seq`."""
-        ...
-
-    def getrandbits(self, k: int, /) -> int:
-        """Return a number of `k` bits."""
-        ...
 
 
 class Urandom:
@@ -54,15 +42,13 @@ class Urandom:
 class Ids:
     """Creates fencing tokens, credentials and seeds."""
 
-    def __init__(self, source: Source | None = None) -> None:
-        self._source: Source = source or Urandom()
+    def __init__(self, source: Random | Urandom | None = None) -> None:
+        self._source = source or Urandom()
 
     def fence(self) -> str:
-        """Return a fencing token for one attempt."""
         return f"{self._source.getrandbits(96):024x}"
 
     def seed(self) -> int:
-        """Return a seed for one decision."""
         return self._source.getrandbits(32)
 
     def credential(

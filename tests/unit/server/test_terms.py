@@ -11,7 +11,7 @@ from rainbow_sched.model.job import Delivery, Job, Terms
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.pb.v2 import jobs_pb2
 from rainbow_sched.protocol.messages import AttemptRef, Offer
-from rainbow_sched.server.codec import terms_in, terms_out
+from rainbow_sched.server.codec import opened, terms_in, terms_out
 from rainbow_sched.service.agents.answer_draft import offer_of
 
 ANA = Principal(name="ana", kind=CredentialKind.USER, scopes=frozenset({"submit:*"}))
@@ -31,14 +31,14 @@ GUARD = 1_500.0
     ],
 )
 def test_terms_of_an_older_client_are_understood(sent: jobs_pb2.Terms, meant: Terms) -> None:
-    assert terms_in(sent, ANA) == meant
-    assert terms_in(terms_out(meant), ANA) == meant
+    assert terms_in(sent, opened(ANA)) == meant
+    assert terms_in(terms_out(meant), opened(ANA)) == meant
 
 
 @pytest.mark.parametrize("terms", [Terms(), Terms(retries=2), Terms(reruns=5), Terms(retries=1, reruns=2)])
 def test_an_older_server_is_told_whether_a_job_may_be_rerun_at_all(terms: Terms) -> None:
     sent = JobSubmission(canonical="{}", terms=terms).terms_message()
-    assert terms_in(sent, ANA) == terms
+    assert terms_in(sent, opened(ANA)) == terms
     assert sent.delivery == ("at-least-once" if terms.reruns else "at-most-once")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 Request: TypeAlias = Any  # a protobuf message; its fields differ from RPC to RPC
@@ -39,22 +40,7 @@ class Scoped:
 AccessRule = Access | Scoped
 
 
-def _cluster(message: Request) -> str:
-    return str(message.cluster)
-
-
-def _name(message: Request) -> str:
-    return str(message.name)
-
-
-def _header(message: Request) -> str:
-    return str(message.header.cluster)
-
-
-def _secret(message: Request) -> str:
-    return str(message.secret)
-
-
+_cluster, _name, _header, _secret = map(attrgetter, ("cluster", "name", "header.cluster", "secret"))
 V2 = "/rainbow.v2."
 PROTOTYPE = "/convergedcomputing.org.grpc.v1.RainbowScheduler/"
 MEMORY_GRAPH = "/service.MemoryGraph/"

@@ -39,7 +39,7 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
     async def Plan(self, request: pb.PlanRequest, context: Context) -> pb.PlanResponse:
         prepared, _ = self._reader.spec(request.spec)
         by = self._deciding_caller()
-        terms = codec.terms_in(request.terms, by)
+        terms = codec.terms_in(request.terms, codec.opened(by))
         seed = self._core.ids.seed()
         ask = PlacementQuery(request=prepared, terms=terms, owner=by.name, seed=seed, show_slots=True)
         decision, explanations = await explanation.plan(self._core, ask, reasons=request.reasons)

@@ -315,11 +315,26 @@ async def read_audit(
     return await core.store.read(work)
 
 
+def _admin_credential(ids: Ids, now: float, note: str) -> tuple[str, Credential]:
+    return ids.credential(CredentialKind.ADMIN, ADMIN, ("admin", "submit:*", "register:*"), now, note=note)
+
+
+async def first_administrator(store: Store, ids: Ids, now: float) -> str | None:
+    """Create the first administrator if there is none and return its token, else None."""
+    token, credential = _admin_credential(ids, now, "first start")
+
+    def work(tx: Tx) -> bool:
+        if tx.credentials(kind=CredentialKind.ADMIN):
+            return False
+        tx.add_credential(credential)
+        return True
+
+    return token if await store.write(work) else None
+
+
 async def new_administrator(store: Store, ids: Ids, now: float) -> str:
     """Enable the first account again with a new token and return its text; for operators without a token."""
-    text, credential = ids.credential(
-        CredentialKind.ADMIN, ADMIN, ("admin", "submit:*", "register:*"), now, note="made beside the database"
-    )
+    text, credential = _admin_credential(ids, now, "made beside the database")
 
     def work(tx: Tx) -> None:
         before = tx.user(ADMIN) or Account(name=ADMIN)

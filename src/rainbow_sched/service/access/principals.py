@@ -140,34 +140,23 @@ class GroupMembers:
 
 
 def _principal(tx: Tx, id: str, key: bytes, now: float, members: GroupMembers) -> Principal | None:
-    """Return the principal of a usable credential, or None, with equal steps for unknown ones."""
-    stored = tx.credential(id)
-    if not has_digest(stored, key) or stored is None or not stored.usable(now):
+    """Return the principal of a usable credential, or None, with equal steps for unknown ones.
+
+    It has the rights that the credential and its owner share.
+    """
+    credential = tx.credential(id)
+    if not has_digest(credential, key) or credential is None or not credential.usable(now):
         return None
-    account = tx.user(stored.owner) if stored.kind in _PERSONAL_KINDS else None
-    if stored.kind in _PERSONAL_KINDS and not _active(account, stored):
-        return None
-    return principal_of(tx, stored, account, members)
-
-
-def has_digest(stored: Credential | None, key: bytes) -> bool:
-    """Return True if `key` is the digest of the credential; takes the same time for all, also for an unknown one."""
-    return hmac.compare_digest(stored.digest if stored else _UNKNOWN_DIGEST, key)
-
-
-def _active(account: Account | None, credential: Credential) -> bool:
-    """Return True if the account is active; the first administrator may have none yet."""
-    if account is None:
-        return credential.owner == ADMIN
-    return not account.disabled
-
-
-def principal_of(tx: Tx, credential: Credential, account: Account | None, members: GroupMembers) -> Principal:
-    """Return the principal of a usable credential, with the rights that credential and owner share."""
-    groups = account.groups if account else ()
-    scopes = _expanded(tx, credential.scopes)
-    if account is not None:
-        scopes = intersect(scopes, _expanded(tx, rights_of(account.rights, tx.groups(groups))))
+    scopes, groups = _expanded(tx, credential.scopes), tuple[str, ...]()
+    if credential.kind in _PERSONAL_KINDS:
+        account = tx.user(credential.owner)
+        if account is None and credential.owner != ADMIN:  # the first administrator may have no account yet
+            return None
+        if account is not None:
+            if account.disabled:
+                return None
+            groups = account.groups
+            scopes = intersect(scopes, _expanded(tx, rights_of(account.rights, tx.groups(groups))))
     return Principal(
         name=credential.owner,
         kind=credential.kind,
@@ -178,6 +167,11 @@ def principal_of(tx: Tx, credential: Credential, account: Account | None, member
         until=credential.until,
         renew=credential.renewal_asked,
     )
+
+
+def has_digest(stored: Credential | None, key: bytes) -> bool:
+    """Return True if `key` is the digest of the credential; takes the same time for all, also for an unknown one."""
+    return hmac.compare_digest(stored.digest if stored else _UNKNOWN_DIGEST, key)
 
 
 def _external_principal(tx: Tx, identity: ExternalIdentity, members: GroupMembers) -> Principal | None:

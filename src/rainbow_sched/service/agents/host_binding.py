@@ -42,9 +42,9 @@ UNBOUND_OFFER = BoundOffer()
 
 def clusters_without_binding(fleet: Fleet, request: PreparedRequest) -> dict[str, tuple[Fit, str]]:
     """Return the clusters where the request is bound to hosts and the agent cannot enforce that."""
-    if not fleet.without_binding or not request.may_bind:
-        return {}
-    found = {}
+    found: dict[str, tuple[Fit, str]] = {}
+    if not request.may_bind:
+        return found
     for name in sorted(fleet.without_binding):
         member = fleet.get(name)
         if member is not None and not member.broken and fleet.graphs.binding(name, request).binds:

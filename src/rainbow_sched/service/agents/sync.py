@@ -40,7 +40,6 @@ from rainbow_sched.service.clusters.registration import set_standing
 from rainbow_sched.service.clusters.reported_state import (
     apply_patch,
     dominant,
-    drop_unknown_vertices,
     merge_state,
     resolve_marks,
     resolve_used,
@@ -237,8 +236,8 @@ class SyncHandler:
         except Corrupt as error:
             log.warning("node states from the agent of %s are ignored: %s", request.cluster, error)
             return {}, None
-        marks, used = drop_unknown_vertices(graph, facts.marks, facts.used)
-        return resolve_marks(graph, marks), None if used is None else resolve_used(graph, used)
+        marks = resolve_marks(graph, facts.marks, lenient=True)
+        return marks, None if facts.used is None else resolve_used(graph, facts.used, lenient=True)
 
     def _apply(
         self,

@@ -97,8 +97,12 @@ def apply_patch(tx: Tx, fx: Effects, name: str, marks: Mapping[str, Mark], used:
     fx.changed(tx.update_cluster(cluster.id, **changes))
 
 
-def resolve_marks(graph: Graph, marks: Mapping[str, str]) -> dict[str, Mark]:
-    """Return marks by vertex id, for ids or names (a name may mean several); raise for unknown ones."""
+def resolve_marks(graph: Graph, marks: Mapping[str, str], *, lenient: bool = False) -> dict[str, Mark]:
+    """Return marks by vertex id, for ids or names (a name may mean several); raise for unknown ones.
+
+    `lenient`: skip them instead. An agent's message may be older than the graph, and a refusal would only make the
+    agent send it again.
+    """
     if not marks:
         return {}
     ids = graph.positions()
@@ -108,38 +112,32 @@ def resolve_marks(graph: Graph, marks: Mapping[str, str]) -> dict[str, Mark]:
             named.setdefault(name, []).append(id)
     found: dict[str, Mark] = {}
     for key, mark in marks.items():
+        targets = [key] if key in ids else named.get(key, [])
+        if mark in tuple(Mark):
+            found.update((id, Mark(mark)) for id in targets)
+        if lenient:
+            continue
         if mark not in tuple(Mark):
             raise Invalid(f"a mark is up, down or drained, not {mark!r}", where=f"vertex {key!r}")
-        targets = [key] if key in ids else named.get(key, [])
         if not targets:
             raise NotFound(f"the graph has no vertex with the id or name {key!r}")
-        found.update((id, Mark(mark)) for id in targets)
     return found
 
 
-def resolve_used(graph: Graph, used: Mapping[str, int]) -> dict[str, int]:
-    """Return units in use by vertex id; raise for unknown vertices and for more than exist."""
+def resolve_used(graph: Graph, used: Mapping[str, int], *, lenient: bool = False) -> dict[str, int]:
+    """Return units in use by vertex id; raise for unknown vertices and for more than exist.
+
+    `lenient`: skip unknown ones and cap the units instead, as with marks.
+    """
     ids = graph.positions()
+    if lenient:
+        used = {key: min(units, graph.sizes[ids[key]]) for key, units in used.items() if key in ids and units >= 0}
     for key, units in used.items():
         if key not in ids:
             raise NotFound(f"the graph has no vertex with the id {key!r}")
         if not 0 <= units <= graph.sizes[ids[key]]:
             raise Invalid(f"{units} units are in use of {graph.sizes[ids[key]]}", where=f"vertex {key!r}")
     return {key: units for key, units in used.items() if units}
-
-
-def drop_unknown_vertices(
-    graph: Graph, marks: Mapping[str, str], used: Mapping[str, int] | None
-) -> tuple[dict[str, str], dict[str, int] | None]:
-    """Return an agent's marks and usage without unknown vertices and marks, capped to what exists.
-
-    The message may be older than the graph; a refusal would only make the agent send it again.
-    """
-    ids, names = graph.positions(), set(graph.names) if marks else set()
-    known = {key: mark for key, mark in marks.items() if (key in ids or key in names) and mark in tuple(Mark)}
-    if used is None:
-        return known, None
-    return known, {key: min(units, graph.sizes[ids[key]]) for key, units in used.items() if key in ids and units >= 0}
 
 
 async def dominant(core: Core, name: str) -> Graph:

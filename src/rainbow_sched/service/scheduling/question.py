@@ -55,10 +55,8 @@ def build_question(core: Core, query: PlacementQuery) -> Question:
     if fleet.rules:
         hidden_by_rules, refused = apply_rules(core, query.owner, query.request, signed=bool(query.terms.signature))
         hidden |= hidden_by_rules
-    if fleet.without_binding:
-        refused = {**clusters_without_binding(fleet, query.request), **refused}
-    if len(query.request.request.groups) > 1:
-        refused = {**clusters_limited_to_one_group(fleet, query.request), **refused}
+    limited = clusters_limited_to_one_group(fleet, query.request)
+    refused = {**limited, **clusters_without_binding(fleet, query.request), **refused}
     closed = fleet.closed()
     if query.excluded:
         closed = {**closed, **{name: why for name, why in query.excluded.items() if fleet.get(name) is not None}}
