@@ -114,26 +114,26 @@ def takes_any_report_for_the_newest_attempt(patch: Patch) -> None:
 
 @mutant()
 def confirms_what_is_no_longer_on_offer(patch: Patch) -> None:
-    def accept(tx: Any, fx: Any, out: Any, told: Any, ref: Any, now: float) -> None:
-        found = reports.find_attempt(tx, told.cluster, ref)
+    def accept(sync: Any, ref: Any) -> None:
+        found = reports.find_attempt(sync.tx, sync.request.cluster, ref)
         if found is not None and found[1].state in (AttemptState.OFFERED, AttemptState.LEASED):
-            lifecycle.progress(tx, fx, *found, AttemptState.ACCEPTED, now)
-        out.confirms.append(ref)
+            lifecycle.progress(sync.tx, sync.fx, *found, AttemptState.ACCEPTED, sync.now)
+        sync.out.confirms.append(ref)
 
     patch.setattr(reports, "accept", accept)
 
 
 @mutant()
 def believes_reports_after_the_end(patch: Patch) -> None:
-    def report(tx: Any, fx: Any, out: Any, cluster: str, told: Any, now: float) -> None:
-        found = reports.find_attempt(tx, cluster, told.ref)
+    def report(sync: Any, told: Any) -> None:
+        found = reports.find_attempt(sync.tx, sync.request.cluster, told.ref)
         if found is not None and told.ends:
-            job, how = found[0], reports._attempt_end(told, now)
+            job, how = found[0], reports._attempt_end(told, sync.now)
             if job.state in (JobState.BOUND, JobState.CANCELLING):
-                lifecycle.end_attempt(tx, fx, job, lifecycle.live_attempt(tx, job), how, now)
-            out.acked.append(told.ref)
+                lifecycle.end_attempt(sync.tx, sync.fx, job, lifecycle.live_attempt(sync.tx, job), how, sync.now)
+            sync.out.acked.append(told.ref)
             return
-        original(tx, fx, out, cluster, told, now)
+        original(sync, told)
 
     original = reports.report
     patch.setattr(reports, "report", report)
@@ -282,10 +282,10 @@ def counts_its_own_downtime(patch: Patch) -> None:
 
 @mutant(CRASHING)
 def tells_a_command_only_once(patch: Patch) -> None:
-    def outbox(self: SyncHandler, tx: Any, fx: Any, message: Any, out: Any, *more: Any) -> None:
-        original(self, tx, fx, message, out, *more)
-        for command in out.commands:
-            tx.ack_command(command.id)
+    def outbox(self: SyncHandler, sync: Any, *more: Any) -> None:
+        original(self, sync, *more)
+        for command in sync.out.commands:
+            sync.tx.ack_command(command.id)
 
     original = SyncHandler._add_work
     patch.setattr(SyncHandler, "_add_work", outbox)

@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import sys
-from dataclasses import replace
 from typing import Any
 
 from grpc import aio
@@ -117,8 +116,6 @@ async def _serve(options: ServerOptions) -> None:
 
 
 class RunningServer:
-    """A started server."""
-
     def __init__(
         self, service: Service, admission: AdmissionPipeline, server: aio.Server, alive: Any, address: str, claim: Claim
     ) -> None:
@@ -203,16 +200,16 @@ def _log_restore(history: GenerationHistory) -> None:
 
 
 def _settings(options: ServerOptions) -> Settings:
-    base = Settings()
-    given = Settings(
-        policy=options.policy or base.policy,
+    changes: dict[str, Any] = {**options.seconds(), **options.numbers()}
+    if options.policy:
+        changes["policy"] = options.policy
+    return Settings(
         policy_options=options.policy_options,
         graph_backend=options.graph_backend,
         graph_options=options.graph_options,
         queued_per_owner=int(options.limits.queued),
+        **changes,
     )
-    changes: dict[str, Any] = {**options.seconds(), **options.numbers()}
-    return replace(given, **changes)
 
 
 def _listen(service: Service, admission: AdmissionPipeline, limits: AdmissionLimits) -> tuple[aio.Server, Any]:

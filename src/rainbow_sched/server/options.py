@@ -51,7 +51,6 @@ class ServerOptions:
     oidc: OidcOptions | None = None
 
     def database(self) -> str:
-        """Return the URL of the store."""
         return self.db or f"sqlite:///{self.data_dir / 'rainbow.db'}"
 
     def tls_files(self) -> TlsFiles | None:

@@ -95,7 +95,6 @@ def _check_pair(files: TlsFiles) -> None:
 
 
 def read_pem(path: Path) -> bytes:
-    """Return the bytes of a PEM file."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -22,7 +22,7 @@ from rainbow_sched.service.clusters.loader import load_fleet, load_jobs
 from rainbow_sched.service.clusters.rules import refresh_groups
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.maintenance import generations, restore
-from rainbow_sched.service.maintenance.timers import Retention, Timers
+from rainbow_sched.service.maintenance.timers import Timers
 from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.scheduling.loop import SchedulingLoop
 from rainbow_sched.service.settings import Settings
@@ -82,7 +82,7 @@ async def assemble(store: Store, settings: Settings, clock: Clock, ids: Ids, reg
         await load_jobs(core)
     await _shorten_leases(core)
     core.started_at = core.presence.started_at = clock.now()  # loading counts as downtime
-    return Service(core, Intake(core), SchedulingLoop(core), SyncHandler(core, {}), Timers(core, Retention(core)))
+    return Service(core, Intake(core), SchedulingLoop(core), SyncHandler(core, {}), Timers(core))
 
 
 @contextlib.contextmanager

@@ -54,7 +54,6 @@ class CriteriaCache:
         self._criteria: dict[object, Criteria] = {}
 
     def of(self, request: PreparedRequest, terms: Terms, settings: Settings) -> Criteria:
-        """Return the criteria of one job."""
         policy, options = policy_of(settings, terms)
         limits = _limits(terms)
         key = (request.digest, policy, tuple(options.items()), limits, settings.stale_after)
@@ -82,7 +81,6 @@ def policy_of(settings: Settings, terms: Terms) -> tuple[str, Mapping[str, str]]
 
 
 def _limits(terms: Terms) -> OwnerLimits:
-    """Return the owner's limits as the decision takes them."""
     prefer = terms.prefer
     return OwnerLimits(
         deadline=terms.deadline,

@@ -161,7 +161,6 @@ class Core:
             after = found[-1].job
 
     def request_of(self, spec: str) -> PreparedRequest:
-        """Return the request that a stored canonical text describes."""
         return self.requests.of_text(spec)
 
 

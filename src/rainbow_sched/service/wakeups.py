@@ -58,5 +58,4 @@ OUTPUT = "output"
 
 
 def cluster_topic(name: str) -> str:
-    """Return the topic of one cluster's agent."""
     return f"cluster {name}"

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TypeVar
 
 import pytest
@@ -276,14 +275,14 @@ async def test_an_internal_error_in_one_step_of_the_timers_does_not_keep_the_oth
     async def faulty(self: Timers) -> None:
         raise RuntimeError("on purpose")
 
-    async def reached() -> int:
+    async def reached(self: Timers) -> int:
         last.set()
         return 0
 
     monkeypatch.setattr(timers, "PASS_SECONDS", 0.0)
     async with a_service(tmp_path) as service:
         monkeypatch.setattr(Timers, "_start_due_jobs", faulty)
-        monkeypatch.setattr(service.timers, "retention", SimpleNamespace(step=reached))
+        monkeypatch.setattr(Timers, "delete_old", reached)
         running = asyncio.create_task(service.timers.run())
         async with asyncio.timeout(20):
             await last.wait()

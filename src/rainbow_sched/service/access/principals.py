@@ -302,7 +302,6 @@ class GroupCache:
         return self._groups.get(name, frozenset()) | self._claimed_groups.get(name, frozenset())
 
     def is_admin(self, name: str) -> bool:
-        """Return True if the user is an administrator."""
         return name in self._admins
 
     def remember_claims(self, principal: Principal) -> None:

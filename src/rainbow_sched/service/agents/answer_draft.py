@@ -17,7 +17,8 @@ from rainbow_sched.model.attempt import Attempt
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import RainbowError, Unavailable
 from rainbow_sched.model.job import Job
-from rainbow_sched.protocol.messages import AttemptRef, Offer, ServerCommand, SyncAnswer
+from rainbow_sched.protocol.messages import AttemptRef, Offer, ServerCommand, SyncAnswer, SyncRequest
+from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.store.base import Command, Tx
 
@@ -61,12 +62,10 @@ class AnswerDraft:
 
 
 def ref_of(attempt: Attempt) -> AttemptRef:
-    """Return the reference of a stored attempt."""
     return AttemptRef(attempt.job, attempt.n, attempt.token)
 
 
 def commands_of(commands: Iterable[Command]) -> list[ServerCommand]:
-    """Return stored commands as they are sent."""
     return [ServerCommand(each.id, each.kind, AttemptRef(each.job, each.n, each.token)) for each in commands]
 
 
@@ -86,38 +85,43 @@ def offer_of(attempt: Attempt, job: Job, now: float, hosts: tuple[GroupHosts, ..
     )
 
 
-T = TypeVar("T", Effects, AnswerDraft)
-
-
 @dataclass(frozen=True, slots=True)
-class ItemRunner:
-    """Applies the items of a message one by one.
+class SyncTransaction:
+    """A Sync message being applied: its transaction, what follows the commit, and the answer that is collected.
 
     All or nothing at first: an error undoes the transaction, which costs nothing while nothing fails. `isolated`: each
-    item is in a savepoint, and an error undoes and logs this item only.
+    item of the message is in a savepoint, and an error undoes and logs this item only.
     """
 
-    cluster: str
+    core: Core
+    request: SyncRequest
+    tx: Tx
+    fx: Effects
+    now: float
+    out: AnswerDraft = field(default_factory=AnswerDraft)
     isolated: bool = False
 
-    def run(self, tx: Tx, fx: Effects, out: AnswerDraft, what: str, action: Callable[[], object]) -> bool:
+    def run(self, what: str, action: Callable[[], object]) -> bool:
         """Apply one item; return False if it failed and was undone."""
         if not self.isolated:
             action()
             return True
-        effects, answer = _copy(fx), _copy(out)
+        effects, answer = _copy(self.fx), _copy(self.out)
         try:
-            with tx.savepoint():
+            with self.tx.savepoint():
                 action()
         except Unavailable:
             raise
         except Exception as error:  # even an internal error fails this item only
-            _restore(fx, effects)
-            _restore(out, answer)
+            _restore(self.fx, effects)
+            _restore(self.out, answer)
             unexpected = not isinstance(error, RainbowError)
-            log.warning("%s from %s is ignored: %s", what, self.cluster, error, exc_info=unexpected)
+            log.warning("%s from %s is ignored: %s", what, self.request.cluster, error, exc_info=unexpected)
             return False
         return True
+
+
+T = TypeVar("T", Effects, AnswerDraft)
 
 
 def _copy(value: T) -> T:

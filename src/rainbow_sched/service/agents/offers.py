@@ -78,7 +78,6 @@ class Bindings:
         return self.known.get(attempt.token, self.default)
 
     def hosts(self, attempt: Attempt) -> tuple[GroupHosts, ...]:
-        """Return the hosts that an offer names."""
         known = self.known.get(attempt.token)
         return () if known is None else known.hosts
 
@@ -178,25 +177,19 @@ def _lease_next(
     core: Core, tx: Tx, cluster: str, limit: int, holder: str, until: float, choice: OfferFilter
 ) -> list[tuple[Attempt, Job]]:
     """Lease the next offers, in the cluster's own order if it has one."""
-    if choice.order:
-        with suppress(Corrupt):  # a damaged job: plain leasing finds and ends it
-            return _lease_in_order(core, tx, cluster, limit, holder, until, choice)
-    return tx.lease(cluster, limit, holder, until, now=core.clock.now())
-
-
-def _lease_in_order(
-    core: Core, tx: Tx, cluster: str, limit: int, holder: str, until: float, choice: OfferFilter
-) -> list[tuple[Attempt, Job]]:
-    """Lease the first of the next offers in the cluster's own order."""
     now = core.clock.now()
-    offered = tx.attempts_in(cluster, AttemptState.OFFERED, MAX_OFFERS_ORDERED)
-    lapsed = [a for a in tx.attempts_in(cluster, AttemptState.LEASED) if (a.lease_until or 0.0) <= now]
-    jobs = {job.id: job for job in tx.jobs([attempt.job for attempt in offered + lapsed])}
-    ranked = sorted(offered + lapsed, key=lambda a: choice.rank(jobs[a.job], core.request_of(jobs[a.job].spec)))
-    return [
-        (tx.update_attempt(attempt, AttemptState.LEASED, now, holder=holder, lease_until=until), jobs[attempt.job])
-        for attempt in ranked[:limit]
-    ]
+    with suppress(Corrupt):  # a damaged job: plain leasing finds and ends it
+        if choice.order:
+            offered = tx.attempts_in(cluster, AttemptState.OFFERED, MAX_OFFERS_ORDERED)
+            offered += [a for a in tx.attempts_in(cluster, AttemptState.LEASED) if (a.lease_until or 0.0) <= now]
+            jobs = {job.id: job for job in tx.jobs([attempt.job for attempt in offered])}
+            offered.sort(key=lambda a: choice.rank(jobs[a.job], core.request_of(jobs[a.job].spec)))
+            lease = {"holder": holder, "lease_until": until}
+            return [
+                (tx.update_attempt(attempt, AttemptState.LEASED, now, **lease), jobs[attempt.job])
+                for attempt in offered[:limit]
+            ]
+    return tx.lease(cluster, limit, holder, until, now=now)
 
 
 def _record_leases(

@@ -15,14 +15,14 @@ from rainbow_sched.protocol.messages import (
     AttemptRef,
     OutputPiece,
     Report,
-    SyncRequest,
     UnknownReport,
     journal_of,
 )
 from rainbow_sched.service import lifecycle
-from rainbow_sched.service.agents.answer_draft import AnswerDraft
+from rainbow_sched.service.agents.answer_draft import AnswerDraft, SyncTransaction
 from rainbow_sched.service.agents.host_binding import MAX_HOSTLIST_CHARS, nodes_of
 from rainbow_sched.service.effects import Effects
+from rainbow_sched.service.maintenance.restore import may_run_elsewhere
 from rainbow_sched.service.scheduling.bids import score_end, score_start
 from rainbow_sched.store.base import Tx
 
@@ -40,27 +40,33 @@ def find_attempt(tx: Tx, cluster: str, ref: AttemptRef) -> tuple[Job, Attempt] |
     return job, attempt
 
 
-def accept(tx: Tx, fx: Effects, out: AnswerDraft, request: SyncRequest, ref: AttemptRef, now: float) -> None:
-    """Confirm an offer that the agent has journaled, repeatedly if need be, unless it was withdrawn."""
-    found = find_attempt(tx, request.cluster, ref)
+def accept(sync: SyncTransaction, ref: AttemptRef) -> None:
+    """Confirm an offer that the agent has journaled, repeatedly if need be, unless it was withdrawn.
+
+    A job that may be running elsewhere is not confirmed: the agent accepts again, or rejects.
+    """
+    out, request = sync.out, sync.request
+    if may_run_elsewhere(sync.core, sync.tx, ref.job, request.cluster):
+        return
+    found = find_attempt(sync.tx, request.cluster, ref)
     if found is None or not found[1].state.live or found[0].state is not JobState.BOUND:
         out.kills.append(ref)
         return
     job, attempt = found
     if attempt.state in BEFORE_CONFIRM:
-        lifecycle.progress(tx, fx, job, attempt, AttemptState.ACCEPTED, now, guarded=request.guards)
+        lifecycle.progress(sync.tx, sync.fx, job, attempt, AttemptState.ACCEPTED, sync.now, guarded=request.guards)
     out.confirms.append(ref)
 
 
-def reject(
-    tx: Tx, fx: Effects, out: AnswerDraft, request: SyncRequest, ref: AttemptRef, reason: str, now: float
-) -> None:
+def reject(sync: SyncTransaction, ref: AttemptRef, reason: str) -> None:
     """Return an attempt that the agent rejects; the job goes to the next cluster if it certainly never ran."""
-    found = find_attempt(tx, request.cluster, ref)
+    request = sync.request
+    found = find_attempt(sync.tx, request.cluster, ref)
     if found is not None and found[1].state.live:
-        lifecycle.end_attempt(tx, fx, *found, _rejected_end(found[1], request.epoch, reason), now)
-        fx.outcomes.append((request.cluster, False))
-    out.acked.append(ref)
+        how = _rejected_end(found[1], request.epoch, reason)
+        lifecycle.end_attempt(sync.tx, sync.fx, *found, how, sync.now)
+        sync.fx.outcomes.append((request.cluster, False))
+    sync.out.acked.append(ref)
 
 
 def _rejected_end(attempt: Attempt, epoch: str, reason: str) -> lifecycle.AttemptEnd:
@@ -71,8 +77,9 @@ def _rejected_end(attempt: Attempt, epoch: str, reason: str) -> lifecycle.Attemp
     return lifecycle.AttemptEnd(state=AttemptState.FAILED, failure=Failure.UNKNOWN, reason=lost)
 
 
-def report(tx: Tx, fx: Effects, out: AnswerDraft, cluster: str, report: Report, now: float) -> None:
+def report(sync: SyncTransaction, report: Report) -> None:
     """Apply a report. A stale token changes nothing and is answered by a kill; a repeated report by an ack."""
+    tx, fx, out, cluster, now = sync.tx, sync.fx, sync.out, sync.request.cluster, sync.now
     found = find_attempt(tx, cluster, report.ref)
     if found is None:
         (out.acked if report.ends else out.kills).append(report.ref)
@@ -101,19 +108,17 @@ def report(tx: Tx, fx: Effects, out: AnswerDraft, cluster: str, report: Report, 
             fx.outcomes.append((cluster, True))
 
 
-def store_unknown_report(
-    tx: Tx, fx: Effects, out: AnswerDraft, cluster: str, report: UnknownReport, now: float
-) -> None:
+def store_unknown_report(sync: SyncTransaction, report: UnknownReport) -> None:
     """Store a report that is not understood, once, and change nothing. The agent keeps it as well.
 
     The agent may delete it if its attempt is no longer live.
     """
-    found = find_attempt(tx, cluster, report.ref)
+    found = find_attempt(sync.tx, sync.request.cluster, report.ref)
     if found is None or not found[1].state.live:
-        out.acked.append(report.ref)
+        sync.out.acked.append(report.ref)
         return
-    lifecycle.add_unknown_report_event(tx, fx, *found, report.text, report.why, now)
-    out.unknown.append(report.ref)
+    lifecycle.add_unknown_report_event(sync.tx, sync.fx, *found, report.text, report.why, sync.now)
+    sync.out.unknown.append(report.ref)
 
 
 def _attempt_end(report: Report, now: float) -> lifecycle.AttemptEnd:
@@ -176,11 +181,12 @@ def take_inventory(tx: Tx, out: AnswerDraft, cluster: str, held: Iterable[Attemp
     return suspects
 
 
-def store_output(tx: Tx, fx: Effects, out: AnswerDraft, cluster: str, piece: OutputPiece, cap: int, now: float) -> None:
+def store_output(sync: SyncTransaction, piece: OutputPiece) -> None:
     """Store a piece of output; above the cap, keep the head and the tail.
 
     A piece that cannot be stored is acknowledged too, so that it is not sent again.
     """
+    tx, out, cluster, cap = sync.tx, sync.out, sync.request.cluster, sync.core.settings.output_cap
     end = piece.offset + len(piece.data)
     if piece.stream not in STREAMS or not 0 <= piece.offset <= end <= MAX_OUTPUT_OFFSET:
         log.warning("output of %s of job %d from %s cannot be stored", piece.stream[:40], piece.ref.job, cluster)
@@ -192,9 +198,9 @@ def store_output(tx: Tx, fx: Effects, out: AnswerDraft, cluster: str, piece: Out
         out.output_acks.append((piece.ref, piece.stream, end))
         return
     job, n, stream = piece.ref.job, piece.ref.n, piece.stream
-    tx.append_output(job, n, stream, piece.offset, piece.data, now)
+    tx.append_output(job, n, stream, piece.offset, piece.data, sync.now)
     size = tx.output_size(job, n, stream)
     if size > cap:
         tx.cut_output(job, n, stream, cap // 2, size - cap // 2)
     out.output_acks.append((piece.ref, stream, max(size, end)))
-    fx.output = True
+    sync.fx.output = True

@@ -23,7 +23,6 @@ from rainbow_sched.pb.v2 import agents_pb2
 from rainbow_sched.protocol.codec import answer_from_proto, answer_to_proto
 from rainbow_sched.protocol.messages import (
     AllowedHosts,
-    AttemptRef,
     BidRequest,
     SyncAnswer,
     SyncRequest,
@@ -31,7 +30,7 @@ from rainbow_sched.protocol.messages import (
 )
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents import reports
-from rainbow_sched.service.agents.answer_draft import AnswerDraft, ItemRunner, commands_of, offer_of, ref_of
+from rainbow_sched.service.agents.answer_draft import AnswerDraft, SyncTransaction, commands_of, offer_of, ref_of
 from rainbow_sched.service.agents.host_binding import UNBOUND_OFFER
 from rainbow_sched.service.agents.offers import ALL_OFFERS, Bindings, OfferFilter, bound_offers, lease_offers
 from rainbow_sched.service.agents.recall import take_recall
@@ -181,9 +180,9 @@ class SyncHandler:
         bindings = await self._bindings(request)
 
         def second(tx: Tx, fx: Effects) -> SyncAnswer:
-            out = AnswerDraft()
-            self._add_work(tx, fx, request, out, offer_filter, bindings)
-            return self._store_answer(tx, request, out, server)
+            sync = SyncTransaction(self.core, request, tx, fx, self.core.clock.now())
+            self._add_work(sync, offer_filter, bindings)
+            return self._store_answer(sync, server)
 
         return await self.core.write(second)
 
@@ -192,21 +191,18 @@ class SyncHandler:
         marks, used = await self._resolve_vertices(request)
         bindings = await self._bindings(request)
 
-        def first(items: ItemRunner, tx: Tx, fx: Effects) -> SyncAnswer | None:
-            out = self._apply(items, tx, fx, request, marks, used)
-
-            def outbox() -> None:
-                self._add_work(tx, fx, request, out, offer_filter, bindings)
-
-            items.run(tx, fx, out, "what the agent is to do", outbox)
-            return self._store_answer(tx, request, out, server) if out.has_content() else None
+        def first(isolated: bool, tx: Tx, fx: Effects) -> SyncAnswer | None:
+            sync = SyncTransaction(self.core, request, tx, fx, self.core.clock.now(), isolated=isolated)
+            self._apply(sync, marks, used)
+            sync.run("what the agent is to do", partial(self._add_work, sync, offer_filter, bindings))
+            return self._store_answer(sync, server) if sync.out.has_content() else None
 
         try:
-            return await self.core.write(partial(first, ItemRunner(request.cluster)))
+            return await self.core.write(partial(first, False))
         except Unavailable:
             raise
         except Exception:  # find the failing item; if there is none, the error is raised again
-            return await self.core.write(partial(first, ItemRunner(request.cluster, isolated=True)))
+            return await self.core.write(partial(first, True))
 
     def _offer_filter(self, request: SyncRequest) -> tuple[SyncRequest, OfferFilter]:
         """Return which jobs the agent accepts; no offers at all if its filter is invalid."""
@@ -239,59 +235,43 @@ class SyncHandler:
         marks = resolve_marks(graph, facts.marks, lenient=True)
         return marks, None if facts.used is None else resolve_used(graph, facts.used, lenient=True)
 
-    def _apply(
-        self,
-        items: ItemRunner,
-        tx: Tx,
-        fx: Effects,
-        request: SyncRequest,
-        marks: Mapping[str, Mark],
-        used: Mapping[str, int] | None,
-    ) -> AnswerDraft:
+    def _apply(self, sync: SyncTransaction, marks: Mapping[str, Mark], used: Mapping[str, int] | None) -> None:
         """Apply everything in the message, in the order in which it can have happened."""
-        now, name, message, out = self.core.clock.now(), request.cluster, request.message, AnswerDraft()
+        tx, fx, now, out, request = sync.tx, sync.fx, sync.now, sync.out, sync.request
+        name, message = request.cluster, request.message
         self._refuse_superseded(tx, request)
         known = tx.agent_epoch(name)
-        take_recall(self.core, items, tx, fx, out, request, known)
+        take_recall(sync, known)
         if known != request.epoch:
             out.resync = message.recall is None  # a recall already has everything
             out.expected = list(map(ref_of, lifecycle.accepted_attempts(tx, name)))
             self._agent_started(tx, fx, request, now)
-        run = partial(items.run, tx, fx, out)
         open_ids = {command.id for command in tx.commands(name)} if message.acks else set()
         for id in open_ids.intersection(message.acks):
-            run(f"acknowledgement {id}", partial(tx.ack_command, id))
-        cap = self.core.settings.output_cap
+            sync.run(f"acknowledgement {id}", partial(tx.ack_command, id))
         for piece in message.output:
-            run(f"output of job {piece.ref.job}", partial(reports.store_output, tx, fx, out, name, piece, cap, now))
+            sync.run(f"output of job {piece.ref.job}", partial(reports.store_output, sync, piece))
         for report in message.reports:
-            done = run(f"a report of job {report.ref.job}", partial(reports.report, tx, fx, out, name, report, now))
-            if not done:
+            if not sync.run(f"a report of job {report.ref.job}", partial(reports.report, sync, report)):
                 out.unknown.append(report.ref)
         for unknown in message.unknown:
-            store = partial(reports.store_unknown_report, tx, fx, out, name, unknown, now)
-            if not run(f"a report of job {unknown.ref.job}", store):
+            store = partial(reports.store_unknown_report, sync, unknown)
+            if not sync.run(f"a report of job {unknown.ref.job}", store):
                 out.unknown.append(unknown.ref)
         for ref, reason in message.rejects:
-            run(f"job {ref.job}, handed back", partial(reports.reject, tx, fx, out, request, ref, reason, now))
+            sync.run(f"job {ref.job}, handed back", partial(reports.reject, sync, ref, reason))
         for ref in message.accepts:
-            run(f"job {ref.job}, accepted", partial(self._accept, tx, fx, out, request, ref, now))
+            sync.run(f"job {ref.job}, accepted", partial(reports.accept, sync, ref))
         ended = {(r.ref.job, r.ref.n) for r in message.reports} | {(ref.job, ref.n) for ref, _ in message.rejects}
         answered = set(message.accepts)
         held = [ref for ref, _ in message.held if (ref.job, ref.n) not in ended and ref not in answered]
         for attempt in reports.take_inventory(tx, out, name, held):
             back = partial(tx.update_attempt, attempt, attempt.state, now, suspect=False)
-            run(f"job {attempt.job}, held", back)
+            sync.run(f"job {attempt.job}, held", back)
         if message.facts is not None and message.facts.state is not None:
-            run("the state", partial(merge_state, tx, fx, name, message.facts.state, now))
+            sync.run("the state", partial(merge_state, tx, fx, name, message.facts.state, now))
         if marks or used is not None:
-            run("the nodes", partial(apply_patch, tx, fx, name, marks, used))
-        return out
-
-    def _accept(self, tx: Tx, fx: Effects, out: AnswerDraft, request: SyncRequest, ref: AttemptRef, now: float) -> None:
-        """Confirm an accepted job, unless it may be running elsewhere: then the agent accepts again, or rejects."""
-        if not restore.may_run_elsewhere(self.core, tx, ref.job, request.cluster):
-            reports.accept(tx, fx, out, request, ref, now)
+            sync.run("the nodes", partial(apply_patch, tx, fx, name, marks, used))
 
     def _agent_started(self, tx: Tx, fx: Effects, request: SyncRequest, now: float) -> None:
         """Record a new agent process: the cluster is reachable again."""
@@ -303,16 +283,15 @@ class SyncHandler:
         rules = request.node_rules or NO_NODE_RULES
         fx.changed(tx.update_cluster(cluster.id, standing=standing, manager=manager, seen_at=now, node_rules=rules))
 
-    def _add_work(
-        self, tx: Tx, fx: Effects, request: SyncRequest, out: AnswerDraft, offer_filter: OfferFilter, bindings: Bindings
-    ) -> None:
+    def _add_work(self, sync: SyncTransaction, offer_filter: OfferFilter, bindings: Bindings) -> None:
         """Add commands until acknowledged, and as many offers as the agent wants."""
+        tx, fx, out, request = sync.tx, sync.fx, sync.out, sync.request
         out.commands = commands_of(tx.commands(request.cluster))
         member, want = self.core.fleet.get(request.cluster), min(request.message.want, MAX_OFFERS_PER_SYNC)
         if want <= 0 or member is None or out.resync:
             return
-        until = self.core.clock.now() + self.core.settings.lease
-        offered = self._lost_offers(tx, fx, request, until, bindings)
+        until = sync.now + self.core.settings.lease
+        offered = self._lost_offers(sync, until, bindings)
         if want > len(offered):
             room = want - len(offered)
             leased, more = lease_offers(
@@ -323,13 +302,11 @@ class SyncHandler:
                 fx.wake.add(request.cluster)
         out.offers = [offer_of(attempt, job, attempt.created_at, bindings.hosts(attempt)) for attempt, job in offered]
 
-    def _lost_offers(
-        self, tx: Tx, fx: Effects, request: SyncRequest, until: float, bindings: Bindings
-    ) -> list[tuple[Attempt, Job]]:
+    def _lost_offers(self, sync: SyncTransaction, until: float, bindings: Bindings) -> list[tuple[Attempt, Job]]:
         """Return offers that were sent to this agent and that it does not hold, because an answer was lost."""
+        tx, fx, now, request = sync.tx, sync.fx, sync.now, sync.request
         message = request.message
         held = {(ref.job, ref.n) for ref in (*(ref for ref, _ in message.held), *message.accepts)}
-        now = self.core.clock.now()
         lost = []
         for attempt in tx.attempts_in(request.cluster, AttemptState.LEASED):
             lapsed = attempt.lease_until is not None and attempt.lease_until <= now
@@ -356,9 +333,10 @@ class SyncHandler:
                 lost.append((leased, job))
         return lost[:MAX_OFFERS_PER_SYNC]
 
-    def _store_answer(self, tx: Tx, request: SyncRequest, out: AnswerDraft, server: str) -> SyncAnswer:
+    def _store_answer(self, sync: SyncTransaction, server: str) -> SyncAnswer:
+        tx, request = sync.tx, sync.request
         self._refuse_superseded(tx, request)
-        answer = out.answer(request.message.seq, server, self.core.history.signed_mark(tx.last_seq()))
+        answer = sync.out.answer(request.message.seq, server, self.core.history.signed_mark(tx.last_seq()))
         encoded = answer_to_proto(answer).SerializeToString()
         tx.store_sync(request.cluster, request.epoch, request.message.seq, encoded)
         return answer

@@ -193,7 +193,6 @@ class Fleet:
         self.version += 1
 
     def drop_subsystem(self, name: str, subsystem: str) -> None:
-        """Remove a subsystem."""
         member = self.member(name)
         if not member.broken:
             self.graphs.drop_subsystem(name, subsystem)
@@ -225,7 +224,6 @@ class Fleet:
             self.without_binding.add(cluster.name)
 
     def remove(self, name: str) -> None:
-        """Remove a cluster."""
         member = self._members.pop(name, None)
         if member is not None:
             if not member.broken:
@@ -369,15 +367,13 @@ class Fleet:
 
     def _standing_changed(self, member: Member) -> None:
         member.report, self._closed = None, None
-        self._rules_changed(member.cluster)
-        self._invalidate_candidates(member.cluster.name)
-        self.version += 1
-
-    def _rules_changed(self, cluster: Cluster) -> None:
+        cluster = member.cluster
         if cluster.rules and cluster.name in self._members:
             self.rules[cluster.name] = ClusterRules.of(cluster.rules)
-        elif self.rules:
+        else:
             self.rules.pop(cluster.name, None)
+        self._invalidate_candidates(cluster.name)
+        self.version += 1
 
     def _invalidate_candidates(self, name: str) -> None:
         self._candidate_sets.clear()
@@ -407,7 +403,6 @@ def known_marks(marks: Mapping[str, str], ids: Iterable[str]) -> dict[str, str]:
 
 
 def with_marks(cluster: Cluster, changes: Mapping[str, Mark]) -> Cluster:
-    """Return the cluster with changed marks."""
     marks = dict(cluster.marks)
     for vertex, mark in changes.items():
         if mark is Mark.UP:

@@ -163,7 +163,6 @@ def _same(tx: Tx, name: str, id: int) -> Cluster:
 
 
 async def delete_subsystem(core: Core, name: str, subsystem: str) -> None:
-    """Delete a subsystem."""
     if subsystem in (DOMINANT, "cluster", "containment"):
         raise Invalid("the cluster's own graph cannot be deleted by itself; delete the cluster, or replace the graph")
     by, now = acting(), core.clock.now()

@@ -53,7 +53,6 @@ def parse_state(text: str) -> dict[str, object]:
 
 
 async def update_state(core: Core, name: str, values: Mapping[str, object]) -> Cluster:
-    """Merge a state report into a cluster's state."""
     by, now = acting(), core.clock.now()
 
     def work(tx: Tx, fx: Effects) -> Cluster:
@@ -150,7 +149,6 @@ async def dominant(core: Core, name: str) -> Graph:
 
 
 async def view(core: Core, name: str) -> ClusterStatus:
-    """Return one cluster for people."""
     member = core.fleet.member(name)
     counts = await core.store.read(lambda tx: tx.count_live(name))
     running = sum(count for state, count in counts.items() if state in _RUNNING)

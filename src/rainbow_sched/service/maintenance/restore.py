@@ -35,7 +35,6 @@ AGENT_TOO_OLD = "its agent is too old to say what it ran; upgrade it"
 
 
 async def reload(core: Core) -> None:
-    """Reload the history from the store."""
     core.history = await core.store.read(read)
 
 

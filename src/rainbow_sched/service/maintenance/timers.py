@@ -34,54 +34,24 @@ MIN_AGE_SECONDS = 3_600.0  # of a finished job; its submission may be retried or
 
 
 @dataclass(slots=True)
-class Retention:
-    """Deletes a few finished jobs per step; off by default."""
-
-    core: Core
-    _counted_at: float = 0.0
-    _too_many: int = 0
-
-    async def step(self) -> int:
-        """Delete what is due; return the number of jobs."""
-        now = self.core.clock.now()
-        days, most = self.core.settings.keep_days, self.core.settings.keep_jobs
-        removed = await self._remove(now - days * DAY_SECONDS, JOBS_DELETED_PER_WRITE) if days else 0
-        if most and now - self._counted_at >= COUNT_INTERVAL_SECONDS:
-            self._counted_at = now
-            self._too_many = await self.core.store.read(lambda tx: tx.count_finished()) - most
-        if most and self._too_many > 0:
-            gone = await self._remove(now - MIN_AGE_SECONDS, min(self._too_many, JOBS_DELETED_PER_WRITE))
-            self._too_many = self._too_many - gone if gone else 0
-            removed += gone
-        return removed
-
-    async def _remove(self, before: float, limit: int) -> int:
-        def work(tx: Tx, fx: Effects) -> int:
-            return tx.remove_finished(before, limit)
-
-        return await self.core.write(work)
-
-
-@dataclass(slots=True)
 class Timers:
     """One pass of small steps per second; an error in one step stops neither the others nor the next pass."""
 
     core: Core
-    retention: Retention
     _retried_at: float = 0.0
+    _counted_at: float = 0.0  # when finished jobs were counted last
+    _too_many: int = 0  # finished jobs that are to be deleted
     _next_loss_after: dict[int, float] = field(
         default_factory=dict
     )  # seconds of silence until the next run is lost, by cluster id
     _handled_drained: set[int] = field(default_factory=set)  # ids of silent drained clusters that were handled
 
     async def run(self) -> None:
-        """Run passes until cancelled."""
         while True:
             await asyncio.sleep(PASS_SECONDS)
             await self.tick()
 
     async def tick(self) -> None:
-        """Run one pass."""
         for step in self._steps():
             try:
                 await step()
@@ -105,8 +75,27 @@ class Timers:
             self._detect_silent_agents,
             self._end_lost_runs,
             self._remove_leaving,
-            self.retention.step,
+            self.delete_old,
         )
+
+    async def delete_old(self) -> int:
+        """Delete some of the finished jobs that need not be kept; return their number."""
+        now, settings = self.core.clock.now(), self.core.settings
+        removed = 0
+        if settings.keep_days:
+            removed = await self._delete_finished(now - settings.keep_days * DAY_SECONDS, JOBS_DELETED_PER_WRITE)
+        if settings.keep_jobs and now - self._counted_at >= COUNT_INTERVAL_SECONDS:
+            self._counted_at = now
+            self._too_many = await self.core.store.read(lambda tx: tx.count_finished()) - settings.keep_jobs
+        if settings.keep_jobs and self._too_many > 0:
+            most = min(self._too_many, JOBS_DELETED_PER_WRITE)
+            gone = await self._delete_finished(now - MIN_AGE_SECONDS, most)
+            self._too_many = self._too_many - gone if gone else 0
+            removed += gone
+        return removed
+
+    async def _delete_finished(self, before: float, limit: int) -> int:
+        return await self.core.write(lambda tx, fx: tx.remove_finished(before, limit))
 
     async def _handle_sleep(self) -> None:
         """Treat time in which the machine was suspended as our own downtime."""

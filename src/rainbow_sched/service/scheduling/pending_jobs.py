@@ -123,7 +123,6 @@ class PendingJobs:
         return None
 
     def group_of(self, job: int) -> ShapeGroup | None:
-        """Return the group of a job, or None."""
         shape = self._shapes.get(job)
         return None if shape is None else self.groups.get(shape)
 

@@ -47,22 +47,34 @@ class PlacementQuery(NamedTuple):
     show_slots: bool = False  # count how many slots would fit
 
 
-def build_question(core: Core, query: PlacementQuery) -> Question:
-    """Return everything that one decision depends on, at this moment."""
-    fleet, now = core.fleet, core.clock.now()
-    hidden = _hidden(fleet, query.terms)
+def exclusions(core: Core, query: PlacementQuery) -> tuple[frozenset[str], ClusterRefusals, Mapping[str, str]]:
+    """Return the clusters that a job cannot get, whatever they have free.
+
+    They are hidden from its owner, refuse it, or take no work now; hidden ones are not among the others.
+    """
+    fleet, request = core.fleet, query.request
+    hidden = frozenset[str]()
+    if query.terms.opened:
+        hidden = frozenset(name for name in fleet.names() if not opens(fleet, query.terms, name))
     refused: ClusterRefusals = {}
     if fleet.rules:
-        hidden_by_rules, refused = apply_rules(core, query.owner, query.request, signed=bool(query.terms.signature))
+        hidden_by_rules, refused = apply_rules(core, query.owner, request, signed=bool(query.terms.signature))
         hidden |= hidden_by_rules
-    limited = clusters_limited_to_one_group(fleet, query.request)
-    refused = {**limited, **clusters_without_binding(fleet, query.request), **refused}
+    limited = clusters_limited_to_one_group(fleet, request)
+    refused = {**limited, **clusters_without_binding(fleet, request), **refused}
     closed = fleet.closed()
     if query.excluded:
         closed = {**closed, **{name: why for name, why in query.excluded.items() if fleet.get(name) is not None}}
     if hidden:
         closed = {name: why for name, why in closed.items() if name not in hidden}
         refused = {name: why for name, why in refused.items() if name not in hidden}
+    return hidden, refused, closed
+
+
+def build_question(core: Core, query: PlacementQuery) -> Question:
+    """Return everything that one decision depends on, at this moment."""
+    fleet, now = core.fleet, core.clock.now()
+    hidden, refused, closed = exclusions(core, query)
     out = hidden | closed.keys() | refused.keys() if hidden or closed or refused else hidden
     matches = _matches(fleet.graphs, fleet, query.request, out)
     if unplaceable := clusters_without_placement(fleet, query.request, matches.ever):
@@ -94,11 +106,6 @@ def _mixed_reasons(fleet: Fleet, request: PreparedRequest, names: Collection[str
         if len(found) < MAX_REASONS and (why := mixed_reason(fleet, name, request)):
             found[name] = (Fit.NEVER, why)
     return found
-
-
-def _hidden(fleet: Fleet, terms: Terms) -> frozenset[str]:
-    """Return the clusters that the job's credential does not cover; they do not exist for its owner."""
-    return frozenset(name for name in fleet.names() if not opens(fleet, terms, name)) if terms.opened else frozenset()
 
 
 def opens(fleet: Fleet, terms: Terms, name: str) -> bool:

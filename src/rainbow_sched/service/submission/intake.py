@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from rainbow_sched.model.errors import Invalid, RainbowError, Unavailable
 from rainbow_sched.model.job import MAX_NAME_CHARS, Hold, Terms
@@ -227,8 +226,12 @@ class Intake:
             if not planned:
                 return
             calls = [call for _, call in planned]
+
+            def store(tx: Tx, fx: Effects) -> list[CallOutcome]:
+                return insert(tx, fx, self._quota, calls, core.clock.now())
+
             try:
-                outcomes = await apply(core, reserved, partial(self._insert, calls), brief=self._is_small(calls))
+                outcomes = await apply(core, reserved, store, brief=self._is_small(calls))
             except RainbowError as error:
                 if isinstance(error, Unavailable) or len(calls) == 1:
                     raise
@@ -250,9 +253,6 @@ class Intake:
             await self._store([one], refusals)
         except Exception as error:  # the other calls go on
             _fail(one, error)
-
-    def _insert(self, calls: Sequence[SubmitCall], tx: Tx, fx: Effects) -> list[CallOutcome]:
-        return insert(tx, fx, self._quota, calls, self._core.clock.now())
 
     def _is_small(self, calls: Sequence[SubmitCall]) -> bool:
         """Return True if few short statements store the calls: no large batch or text, no lookups, no counting."""

@@ -15,18 +15,15 @@ from rainbow_sched.selection.decisions import decide
 from rainbow_sched.service.access.principals import reach
 from rainbow_sched.service.agents.host_binding import (
     NOT_ENFORCED,
-    clusters_limited_to_one_group,
-    clusters_without_binding,
     clusters_without_placement,
     has_several_parts,
 )
 from rainbow_sched.service.clusters.fleet import Fleet
-from rainbow_sched.service.clusters.rules import apply_rules
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.lifecycle import MAX_EVENTS_PER_READ
 from rainbow_sched.service.scheduling.loop import excluded_clusters
 from rainbow_sched.service.scheduling.plan import question_with_bids
-from rainbow_sched.service.scheduling.question import PlacementQuery, opens
+from rainbow_sched.service.scheduling.question import PlacementQuery, exclusions
 from rainbow_sched.service.views.jobs import JobWithAttempt, view_of, visible
 from rainbow_sched.store.base import Tx
 
@@ -42,22 +39,18 @@ async def plan(core: Core, query: PlacementQuery, *, reasons: bool) -> tuple[Dec
 def explanations(core: Core, query: PlacementQuery) -> str:
     """Return every cluster's reasons at this moment as JSON."""
     fleet = core.fleet
-    hidden, refused = apply_rules(core, query.owner, query.request, signed=bool(query.terms.signature))
-    open_ones = [name for name in fleet.names() if name not in hidden and opens(fleet, query.terms, name)]
+    hidden, refused, closed = exclusions(core, query)
     fitting = fleet.graphs.match(query.request).ever if has_several_parts(query.request) else ()
-    unplaceable = {
-        **clusters_without_placement(fleet, query.request, fitting),
-        **clusters_limited_to_one_group(fleet, query.request),
-    }
-    refused = {**unplaceable, **clusters_without_binding(fleet, query.request), **refused}
-    out = {**query.excluded, **{name: why for name, (_, why) in refused.items()}, **fleet.closed()}
-    closed = {name: out[name] for name in open_ones if name in out}
-    names = [name for name in open_ones if name not in closed]
+    unplaceable = clusters_without_placement(fleet, query.request, fitting)
+    out = {**{name: why for name, (_, why) in {**unplaceable, **refused}.items()}, **closed}
+    seen = [name for name in fleet.names() if name not in hidden]
+    names = [name for name in seen if name not in out]
     found = [
         {**explanation.to_json(), **_nodes(fleet, explanation.verdict.cluster, query.request)}
         for explanation in fleet.graphs.explain(query.request, names)
     ]
-    return json.dumps({"schema": SCHEMA, "clusters": found, "closed": closed}, allow_nan=False)
+    shown = {"schema": SCHEMA, "clusters": found, "closed": {name: out[name] for name in seen if name in out}}
+    return json.dumps(shown, allow_nan=False)
 
 
 def _nodes(fleet: Fleet, cluster: str, request: PreparedRequest) -> dict[str, object]:

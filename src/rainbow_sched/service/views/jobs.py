@@ -58,7 +58,6 @@ def reaches(tx: Tx, who: Reach, job: Job) -> bool:
 
 
 async def get(core: Core, id: int, by: Principal) -> JobWithAttempt:
-    """Return one job."""
     who = reach(by, "read")
     return await core.store.read(lambda tx: view_of(tx, visible(tx, id, who)))
 

@@ -29,6 +29,7 @@ async def latest(core: Core) -> int:
 async def watch(core: Core, which: JobSelection, by: Principal, after: int) -> AsyncIterator[Event]:
     """Yield events of the jobs within reach that match the filter, without end."""
     who = reach(by, "read")
+    only = next(iter(which.ids)) if which.ids and len(which.ids) == 1 else None
     owners = None if who.everything or who.clusters else sorted(who.owners)
     while True:
         version = core.notifier.version(EVENTS)
@@ -38,7 +39,7 @@ async def watch(core: Core, which: JobSelection, by: Principal, after: int) -> A
                 raise Conflict(
                     f"events after {after} were removed with old jobs; list the jobs again, then follow from now on"
                 )
-            found = tx.events(after, MAX_EVENTS_PER_READ, job=_single_job(which), owners=owners)
+            found = tx.events(after, MAX_EVENTS_PER_READ, job=only, owners=owners)
             seen: dict[int, Job | None] = {}
             for event in found:
                 if event.job not in seen:
@@ -61,10 +62,6 @@ def _none_removed(tx: Tx, which: JobSelection) -> bool:
     """Return True if the filter names jobs of which none was removed, so none of their events was."""
     ids = which.ids or frozenset()
     return bool(ids) and len(tx.list_jobs(JobSelection(ids=ids), limit=len(ids))) == len(ids)
-
-
-def _single_job(which: JobSelection) -> int | None:
-    return next(iter(which.ids)) if which.ids and len(which.ids) == 1 else None
 
 
 def _matches(which: JobSelection, job: Job) -> bool:
