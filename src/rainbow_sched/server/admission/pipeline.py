@@ -35,9 +35,8 @@ from rainbow_sched.server.admission.calls import (
 from rainbow_sched.server.admission.connections import ConnectionLimiter, network_of
 from rainbow_sched.server.admission.credentials import Authenticator
 from rainbow_sched.server.admission.limits import AdmissionLimits, ConcurrencyLimit, RateLimiter
-from rainbow_sched.server.admission.load import CallGuard
-from rainbow_sched.server.admission.open_calls import OpenCall, OpenCallMonitor
 from rainbow_sched.server.admission.policy import Access, Request
+from rainbow_sched.server.admission.running_calls import CallGuard, OpenCall, OpenCallMonitor
 from rainbow_sched.server.status import status_of
 from rainbow_sched.service.access.audit import RefusedCall, RefusedCallCounter, acting
 from rainbow_sched.service.core import Core

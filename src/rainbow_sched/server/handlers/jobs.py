@@ -13,7 +13,7 @@ from rainbow_sched.server.admission.calls import Context
 from rainbow_sched.server.admission.pipeline import caller
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.scheduling.question import PlacementQuery
-from rainbow_sched.service.views import explanation, jobs, watch
+from rainbow_sched.service.views import explanation, jobs
 
 
 class JobsHandler(jobs_pb2_grpc.JobsServicer):
@@ -59,13 +59,13 @@ class JobsHandler(jobs_pb2_grpc.JobsServicer):
         which = codec.filter_in(request.filter)
         after = request.after
         if request.from_now:
-            after = await watch.latest(self._core)
+            after = await jobs.latest(self._core)
             await context.send_initial_metadata((("rainbow-after", str(after)),))  # to resume before the first event
-        async for event in watch.watch(self._core, which, caller(), after):
+        async for event in jobs.watch(self._core, which, caller(), after):
             yield codec.event_out(event)
 
     async def Logs(self, request: pb.LogsRequest, context: Context) -> AsyncIterator[pb.LogChunk]:
-        chunks = watch.logs(
+        chunks = jobs.logs(
             self._core,
             request.id,
             caller(),

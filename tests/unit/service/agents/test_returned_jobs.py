@@ -16,7 +16,7 @@ from rainbow_sched.protocol.messages import Report
 from rainbow_sched.service.agents import offers
 from rainbow_sched.service.agents.offers import OfferFilter
 from rainbow_sched.service.settings import Settings
-from rainbow_sched.service.views import explanation, jobs, watch
+from rainbow_sched.service.views import explanation, jobs
 from rainbow_sched.store.base import JobSelection
 from tests.support.agents import Agent
 from tests.support.manual_clock import ManualClock
@@ -138,7 +138,7 @@ async def test_who_watches_a_cluster_hears_that_a_job_left_it(tmp_path: Path) ->
         await agent.says(rejects=((offer.ref, "not now"),))
         heard = []
         async with asyncio.timeout(20):
-            async for event in watch.watch(service.core, JobSelection(cluster="east"), ADMIN, 0):
+            async for event in jobs.watch(service.core, JobSelection(cluster="east"), ADMIN, 0):
                 heard.append(event.kind)
                 if event.kind is JobEvent.UNBOUND:
                     break

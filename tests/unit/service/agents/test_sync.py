@@ -19,7 +19,7 @@ from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import registration, reported_state
 from rainbow_sched.service.clusters.registration import set_standing
 from rainbow_sched.service.settings import Settings
-from rainbow_sched.service.views import jobs, watch
+from rainbow_sched.service.views import jobs
 from tests.support.agents import kills, stored_attempt, sync_request
 from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
@@ -252,9 +252,7 @@ async def test_output_comes_back_and_the_middle_of_too_much_is_cut(service: Serv
     assert told.output_acks == ((ref, "stdout", 400),)
     chunks = [
         chunk.data
-        async for chunk in watch.logs(
-            service.core, job.id, ADMIN, follow=False, streams=("stdout",), offsets={}, tail=0
-        )
+        async for chunk in jobs.logs(service.core, job.id, ADMIN, follow=False, streams=("stdout",), offsets={}, tail=0)
     ]
     shown = b"".join(chunks)
     assert shown.startswith(text[:50])

@@ -13,7 +13,7 @@ from rainbow_sched.model.job import Event
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.maintenance import timers
 from rainbow_sched.service.settings import Settings
-from rainbow_sched.service.views import jobs, watch
+from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import JobSelection
 from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_service, a_submission, a_user, submit, with_cluster
@@ -35,7 +35,7 @@ async def left(service: Service) -> int:
 async def first(service: Service, after: int, **said: object) -> Event:
     """The first event that somebody hears who has heard those up to `after`."""
     by = said.pop("by", ADMIN)
-    stream = watch.watch(service.core, JobSelection(**said), by, after)  # type: ignore[arg-type]
+    stream = jobs.watch(service.core, JobSelection(**said), by, after)  # type: ignore[arg-type]
     try:
         async with asyncio.timeout(5):
             return await anext(stream)
@@ -112,7 +112,7 @@ async def test_a_watcher_who_keeps_up_is_not_disturbed(tmp_path: Path) -> None:
     clock = ManualClock()
     async with a_service(tmp_path, clock=clock, settings=Settings(policy="first", keep_days=1)) as service:
         await with_cluster(service, "east")
-        stream = watch.watch(service.core, JobSelection(), a_user("ana"), 0)
+        stream = jobs.watch(service.core, JobSelection(), a_user("ana"), 0)
         await ended(service, 2, owner="bob")
         *_, last = await ended(service, 2, owner="ana")
         await ended(service, 2, owner="bob")

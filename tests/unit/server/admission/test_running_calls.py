@@ -13,8 +13,8 @@ import pytest
 from rainbow_sched.model.errors import Exhausted
 from rainbow_sched.server.admission.calls import Call, Method
 from rainbow_sched.server.admission.limits import AdmissionLimits
-from rainbow_sched.server.admission.load import MIN_QUEUE_LENGTH, CallGuard, Deadlines
 from rainbow_sched.server.admission.policy import V2
+from rainbow_sched.server.admission.running_calls import MIN_QUEUE_LENGTH, CallGuard, Deadlines
 from tests.support.manual_clock import ManualClock
 from tests.unit.access.calls import ask, code_of
 from tests.unit.access.test_tokens import fields_of
