@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -31,6 +31,7 @@ from rainbow_sched.store.base import Dependency, JobSelection
 MAX_CACHED = 2_048  # entries of each cache
 MAX_CACHED_TERMS_BYTES = 1_024
 MAX_SPEC_CHARACTERS = 64 * 1024
+NOT_TERMS = ("array", "dependencies")  # fields of the message that become jobs and Dependencies
 MAX_IDS = 30_000  # SQLite binds 32766 values
 MAX_PAGE_BYTES = 3 * 1024 * 1024  # clients commonly accept messages of 4 MiB
 M = TypeVar("M", bound=Message)
@@ -115,26 +116,10 @@ def terms_in(message: pb.Terms, clusters: tuple[str, ...], extra: dict[str, str]
         delivery = Delivery(message.delivery or Delivery.AT_MOST_ONCE.value)
     except ValueError:
         raise Invalid(f"delivery is at-most-once or at-least-once, not {message.delivery!r}") from None
-    return Terms(
-        priority=message.priority,
-        delivery=delivery,
-        retries=message.retries,
-        hold=message.hold,
-        start_after=message.start_after if message.HasField("start_after") else None,
-        deadline=message.deadline if message.HasField("deadline") else None,
-        fail_fast=message.fail_fast,
-        policy=message.policy,
-        policy_options=dict(message.policy_options),
-        only_clusters=tuple(message.only_clusters),
-        not_clusters=tuple(message.not_clusters),
-        max_cost=message.max_cost if message.HasField("max_cost") else None,
-        prefer=message.prefer,
-        labels={**message.labels, **(extra or {})},
-        signature=message.signature,
-        lost_after=message.lost_after if message.HasField("lost_after") else None,
-        opened=clusters,
-        reruns=message.reruns,
-    )
+    fields: dict[str, Any] = {field.name: value for field, value in message.ListFields() if field.name not in NOT_TERMS}
+    fields |= {name: tuple(fields[name]) for name in ("only_clusters", "not_clusters") if name in fields}
+    fields |= {"policy_options": dict(message.policy_options), "labels": {**message.labels, **(extra or {})}}
+    return Terms(**{**fields, "delivery": delivery, "opened": clusters})
 
 
 def opened(by: Principal) -> tuple[str, ...]:
@@ -144,7 +129,7 @@ def opened(by: Principal) -> tuple[str, ...]:
 
 
 def terms_out(terms: Terms) -> pb.Terms:
-    return message_of(pb.Terms, terms, array="", dependencies=())
+    return message_of(pb.Terms, terms, **dict.fromkeys(NOT_TERMS))
 
 
 def message_of(kind: type[M], value: object, /, **fields: object) -> M:

@@ -152,12 +152,8 @@ def progress(
 def end_attempt(tx: Tx, fx: Effects, job: Job, attempt: Attempt, how: AttemptEnd, now: float) -> Job:
     """Close a live attempt and move the job to the state that follows."""
     changes: dict[str, object] = {"exit_code": how.exit_code, "failure": how.failure, "reason": how.reason}
-    if how.ended_at is not None:
-        changes["ended_at"] = how.ended_at
-    if how.nodes:
-        changes["nodes"] = how.nodes
-    if how.code:
-        changes["code"] = how.code
+    known = {"ended_at": how.ended_at, "nodes": how.nodes, "code": how.code}
+    changes |= {name: value for name, value in known.items() if value}
     if how.started_at is not None and attempt.started_at is None:
         changes["started_at"] = how.started_at
     tx.update_attempt(attempt, how.state, now, suspect=False, **changes)

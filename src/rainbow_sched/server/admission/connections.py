@@ -55,8 +55,7 @@ def network_of(address: str) -> str:
 
 def peer_of(host: str, port: int) -> str:
     """Return a peer in gRPC's notation."""
-    if host.startswith("::ffff:"):
-        host = host.removeprefix("::ffff:")
+    host = host.removeprefix("::ffff:")
     return f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
 

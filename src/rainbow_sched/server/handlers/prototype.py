@@ -66,12 +66,8 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
 
     async def SubmitJob(self, request: pb.SubmitJobRequest, context: Context) -> pb.SubmitJobResponse:
         submission = self._submission(request)
-        ask = PlacementQuery(
-            request=submission.request,
-            terms=submission.terms,
-            owner=submission.owner,
-            seed=self._core.ids.seed(),
-        )
+        seed = self._core.ids.seed()
+        ask = PlacementQuery(submission.request, submission.terms, submission.owner, seed)
         decision = decide(await question_with_bids(self._core, ask), self._core.policies)
         if not isinstance(decision.outcome, Chosen):
             raise Impossible("no clusters passed selection: " + "; ".join(decision.outcome.reasons))

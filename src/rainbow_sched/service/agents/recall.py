@@ -194,8 +194,7 @@ def _adopt(sync: SyncTransaction, known: KnownAttempt, job: Job) -> None:
 
 
 def _supersede(sync: SyncTransaction, attempt: Attempt) -> bool:
-    row = sync.core.history.clusters.get(attempt.cluster)
-    awaited = row is not None and row.state.holds_jobs and attempt.cluster != sync.request.cluster
+    awaited = sync.core.history.awaits(attempt.cluster) and attempt.cluster != sync.request.cluster
     return lifecycle.supersede(sync.tx, sync.fx, attempt, sync.now, may_have_started=awaited)
 
 

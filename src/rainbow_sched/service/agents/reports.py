@@ -147,15 +147,11 @@ def _end(tx: Tx, fx: Effects, job: Job, attempt: Attempt, report: Report, now: f
         score_end(tx, fx, job, attempt, how.started_at or attempt.started_at, how.ended_at or now)
     lifecycle.end_attempt(tx, fx, job, attempt, how, now)
     if how.code == WRONG_NODES:
-        _count_wrong_nodes(tx, fx, attempt.cluster)
+        cluster = tx.cluster(attempt.cluster)
+        if cluster is not None:
+            fx.changed(tx.update_cluster(cluster.id, wrong_nodes=cluster.wrong_nodes + 1))
     blamed = report.state is AttemptState.RETURNED or report.failure in BLAMES_CLUSTER
     fx.outcomes.append((attempt.cluster, not blamed))
-
-
-def _count_wrong_nodes(tx: Tx, fx: Effects, name: str) -> None:
-    cluster = tx.cluster(name)
-    if cluster is not None:
-        fx.changed(tx.update_cluster(cluster.id, wrong_nodes=cluster.wrong_nodes + 1))
 
 
 def _describe_end(report: Report) -> str:

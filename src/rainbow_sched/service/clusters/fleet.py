@@ -237,16 +237,21 @@ class Fleet:
         if member is None or member.broken:
             return
         self._reserve(member, fence, request)
+        self._count(member, fence, request, owner, reported=False)
+        self._placements_changed(member)
+
+    def _count(self, member: Member, fence: str, request: PreparedRequest, owner: str, *, reported: bool) -> None:
+        """Count an attempt as placed; `reported`: the cluster's state includes it."""
         member.placements[fence] = request
         if request.may_bind:
             member.bindable[fence] = request
         if fence not in member.owners:
             member.owners[fence] = owner
             member.jobs_by_owner[owner] += 1
-        size, since = request.size, member.placed_since
-        member.counted[fence] = size
-        member.placed_since = PlacedSinceReport(since.jobs + 1, since.nodes + size.nodes, since.cores + size.cores)
-        self._placements_changed(member)
+        if not reported:
+            size, since = request.size, member.placed_since
+            member.counted[fence] = size
+            member.placed_since = PlacedSinceReport(since.jobs + 1, since.nodes + size.nodes, since.cores + size.cores)
 
     def place_all(self, name: str, attempts: Iterable[tuple[str, PreparedRequest, str, bool, tuple[str, ...]]]) -> None:
         """Reserve for many attempts: (fence, request, owner, whether the cluster's state includes it, nodes).
@@ -256,23 +261,13 @@ class Fleet:
         member = self._members.get(name)
         if member is None or member.broken:
             return
-        jobs, nodes, cores = member.placed_since
         for fence, request, owner, reported, there in attempts:
-            member.placements[fence] = request
-            if request.may_bind:
-                member.bindable[fence] = request
+            self._count(member, fence, request, owner, reported=reported)
             if there:
                 member.nodes[fence] = there
                 self._reserve_on_nodes(member, fence)
             else:
                 self._reserve_next(member, fence, request)
-            member.owners[fence] = owner
-            if reported:
-                continue
-            size = member.counted[fence] = request.size
-            jobs, nodes, cores = jobs + 1, nodes + size.nodes, cores + size.cores
-        member.placed_since = PlacedSinceReport(jobs, nodes, cores)
-        member.jobs_by_owner = Counter(member.owners.values())
         self._placements_changed(member)
 
     def release(self, name: str, fence: str) -> None:

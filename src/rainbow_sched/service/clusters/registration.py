@@ -64,16 +64,17 @@ async def register(core: Core, name: str, text: bytes, manager: str = "") -> Clu
         by.note(tx, "cluster.register", name, now, f"{len(graph)} vertices")
         return cluster
 
-    async def add_cluster() -> None:
-        cluster = await core.commit(work)
-        core.fleet.add(cluster, graph, ())
-        core.pending.changed()
-
     try:
-        await asyncio.shield(add_cluster())
+        await asyncio.shield(_commit(core, work, lambda cluster: core.fleet.add(cluster, graph, ())))
     except AlreadyExists:
         return None
     return ClusterCredentials(token, secret)
+
+
+async def _commit(core: Core, work: Callable[[Tx], T], update_memory: Callable[[T], None]) -> None:
+    """Store a change of graphs, then update the fleet in memory, and try pending jobs again."""
+    update_memory(await core.commit(work))
+    core.pending.changed()
 
 
 async def replace_graph(core: Core, name: str, text: bytes) -> int:
@@ -95,9 +96,7 @@ async def replace_graph(core: Core, name: str, text: bytes) -> int:
             by.note(tx, "cluster.replace-graph", name, now, f"{len(graph)} vertices")
             return tx.update_cluster(id, marks=known_marks(cluster.marks, ids), used={})
 
-        cluster = await core.commit(work)
-        core.fleet.add(cluster, graph, subsystems)
-        core.pending.changed()
+        await _commit(core, work, lambda cluster: core.fleet.add(cluster, graph, subsystems))
 
     await asyncio.shield(_retry_on_change(attempt))
     return len(graph)
@@ -127,9 +126,7 @@ async def put_subsystem(core: Core, name: str, subsystem: str, text: bytes, *, r
             tx.put_graph(id, subsystem, packed, now)
             by.note(tx, "cluster.put-subsystem", name, now, subsystem)
 
-        await core.commit(work)
-        core.fleet.put_subsystem(name, made)
-        core.pending.changed()
+        await _commit(core, work, lambda _: core.fleet.put_subsystem(name, made))
         return len(made.vertices)
 
     return await asyncio.shield(_retry_on_change(attempt))
@@ -173,12 +170,7 @@ async def delete_subsystem(core: Core, name: str, subsystem: str) -> None:
             raise NotFound(f"cluster {name!r} has no subsystem {subsystem!r}")
         by.note(tx, "cluster.delete-subsystem", name, now, subsystem)
 
-    async def remove_subsystem() -> None:
-        await core.commit(work)
-        core.fleet.drop_subsystem(name, subsystem)
-        core.pending.changed()
-
-    await asyncio.shield(remove_subsystem())
+    await asyncio.shield(_commit(core, work, lambda _: core.fleet.drop_subsystem(name, subsystem)))
 
 
 async def set_standing(core: Core, name: str, standing: Standing, reason: str) -> Cluster:

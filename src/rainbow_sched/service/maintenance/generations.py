@@ -33,6 +33,11 @@ class GenerationHistory:
         """Return True if the job may have been handed out in a lost history."""
         return self.restore is not None and job_id <= self.restore.old_jobs
 
+    def awaits(self, cluster: str) -> bool:
+        """Return True if the cluster has not reported what it was given since the copy was made, and still may."""
+        row = self.clusters.get(cluster)
+        return row is not None and row.state.holds_jobs
+
     def waiting_for(self, terms: Terms, besides: str = "") -> list[str]:
         """Return the clusters that have not reported and may have received a job with these terms."""
         return self._among(lambda row: row.state.holds_jobs, terms, besides)

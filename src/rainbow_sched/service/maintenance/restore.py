@@ -174,8 +174,7 @@ async def _release_held(core: Core, hold: Hold, which: Callable[[WaitingJob], bo
 
 def check_reported(core: Core, cluster: str) -> None:
     """Raise Unavailable while it is unknown what a cluster was given before a restore."""
-    row = core.history.clusters.get(cluster)
-    if row is not None and row.state.holds_jobs:
+    if core.history.awaits(cluster):
         raise Unavailable(
             f"the database was restored, and {cluster} has not reported what it was given since the copy was made; "
             f"without an agent it cannot: an administrator can go on (rainbow restored --without {cluster})"
@@ -237,15 +236,14 @@ async def status(core: Core, after: int = 0, limit: int = 0) -> RestoreStatus:
 
 async def give_up(core: Core, cluster: str) -> None:
     """Stop waiting for a cluster's report; jobs that may have run there are held for their owners."""
-    row = core.history.clusters.get(cluster)
-    if row is None or not row.state.holds_jobs:
+    if not core.history.awaits(cluster):
         core.fleet.member(cluster)
         raise Conflict(f"nothing waits for a report of {cluster}")
     actor = acting()
 
     def work(tx: Tx, fx: Effects) -> None:
         now = core.clock.now()
-        tx.update_restore_report(row.cluster_id, ReportState.GIVEN_UP)
+        tx.update_restore_report(core.history.clusters[cluster].cluster_id, ReportState.GIVEN_UP)
         withdraw_unconfirmed(tx, fx, core.history, cluster, now)
         actor.note(tx, "restore.give_up", cluster, now)
 

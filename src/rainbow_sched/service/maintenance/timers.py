@@ -237,8 +237,7 @@ class Timers:
 
     def _offered(self, tx: Tx, cluster: str) -> list[Attempt]:
         """Return some unconfirmed attempts of a cluster, without those that it may have begun before a restore."""
-        row = self.core.history.clusters.get(cluster)
-        if row is None or not row.state.holds_jobs:
+        if not self.core.history.awaits(cluster):
             return lifecycle.unconfirmed_attempts(tx, cluster, JOBS_PER_WRITE)
         is_old = self.core.history.is_old
         return [attempt for attempt in lifecycle.unconfirmed_attempts(tx, cluster) if not is_old(attempt.job)]

@@ -240,19 +240,16 @@ class Intake:
             if outcomes.is_final or refusals >= MAX_PLANS:
                 raise outcomes.error
             for one, _ in planned:
-                await self._store_alone(one, refusals + 1)
+                try:
+                    await self._store([one], refusals + 1)
+                except Exception as error:  # the other calls go on
+                    _fail(one, error)
             return
         for (one, _), outcome in zip(planned, outcomes, strict=True):
             if isinstance(outcome, RainbowError):
                 _fail(one, outcome)
             elif not one.answer.done():
                 one.answer.set_result(outcome)
-
-    async def _store_alone(self, one: _PendingCall, refusals: int) -> None:
-        try:
-            await self._store([one], refusals)
-        except Exception as error:  # the other calls go on
-            _fail(one, error)
 
     def _is_small(self, calls: Sequence[SubmitCall]) -> bool:
         """Return True if few short statements store the calls: no large batch or text, no lookups, no counting."""
