@@ -7,7 +7,7 @@ from typing import Any
 from rainbow_sched.service.agents import offers
 from rainbow_sched.service.agents.host_binding import UNBOUND_OFFER, bound_offer
 from rainbow_sched.service.agents.offers import Bindings
-from rainbow_sched.service.scheduling import question
+from rainbow_sched.service.scheduling import plan
 from rainbow_sched.simulation import manager
 from tests.simulation.mutants import Patch, mutant
 from tests.simulation.mutants_silence import MUTANTS
@@ -28,7 +28,7 @@ def gives_bound_jobs_to_agents_that_keep_none(patch: Patch) -> None:
         return bound_offer(fleet, cluster, request, rules, fence) if rules is not None else UNBOUND_OFFER
 
     patch.setattr(offers, "bound_offer", to_anybody)
-    patch.setattr(question, "clusters_without_binding", lambda fleet, request: {})
+    patch.setattr(plan, "clusters_without_binding", lambda fleet, request: {})
 
 
 @mutant()

@@ -57,9 +57,7 @@ from rainbow_sched.store.mark_file import MarkFile
 log = logging.getLogger("rainbow.server")
 DRAIN_SECONDS = 5.0  # for active calls after a SIGTERM
 LINGER_SECONDS = 1.0  # a replaced server responds with an error before it closes the port
-SWITCH_INTERVAL_SECONDS = (
-    0.0005  # seconds; with the default of 5 ms the writer waits that long for its turn after every statement
-)
+SWITCH_INTERVAL_SECONDS = 0.0005  # with the default of 5 ms the writer waits that long after every statement
 GC_THRESHOLD = 10_000  # objects; most objects of a call are freed long before
 
 _SERVICES = (

@@ -26,7 +26,7 @@ from rainbow_sched.service.core import Core
 from rainbow_sched.service.maintenance import timers
 from rainbow_sched.service.maintenance.timers import Timers
 from rainbow_sched.service.scheduling import loop, plan
-from rainbow_sched.service.scheduling.question import PlacementQuery, build_question
+from rainbow_sched.service.scheduling.plan import PlacementQuery, build_question
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import Dependency, Store, Tx
 from tests.support.agents import sync_request

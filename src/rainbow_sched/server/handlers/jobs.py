@@ -12,7 +12,7 @@ from rainbow_sched.server import codec
 from rainbow_sched.server.admission.calls import Context
 from rainbow_sched.server.admission.pipeline import caller
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.scheduling.question import PlacementQuery
+from rainbow_sched.service.scheduling.plan import PlacementQuery
 from rainbow_sched.service.views import explanation, jobs
 
 

@@ -22,8 +22,7 @@ from rainbow_sched.service.agents import offers
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import registration, reported_state
 from rainbow_sched.service.clusters.rules import visible_to
-from rainbow_sched.service.scheduling.plan import question_with_bids
-from rainbow_sched.service.scheduling.question import PlacementQuery
+from rainbow_sched.service.scheduling.plan import PlacementQuery, question_with_bids
 from rainbow_sched.service.submission.intake import Submission
 
 MOST_INT32 = 2**31 - 1

@@ -30,12 +30,8 @@ MAX_NAMES = 1_000
 MAX_TOKENS_PER_OWNER = 1_000
 T = TypeVar("T")
 GroupWithUsers: TypeAlias = tuple[ClusterGroup, list[str]]
-_ROTATABLE_KINDS = (
-    CredentialKind.USER,
-    CredentialKind.ADMIN,
-    CredentialKind.AGENT,
-)  # submit tokens are shared, so no holder may rotate them
 _PERSONAL_KINDS = (CredentialKind.USER, CredentialKind.ADMIN)
+_ROTATABLE_KINDS = (*_PERSONAL_KINDS, CredentialKind.AGENT)  # submit tokens are shared, so no holder may rotate them
 
 
 async def put_user(

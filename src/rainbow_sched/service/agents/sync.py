@@ -79,19 +79,16 @@ class SyncHandler:
                 self._current_epochs.setdefault(id, last_epoch)
         self._refuse_second_agent(request, self._current_epochs.get(id))
         self.core.presence.sync_started(name, self.core.clock.now())
-        is_current = self._current_epochs.get(id) == request.epoch
-        before = self._current_epochs.get(id, request.epoch)
-        if before != request.epoch:
+        before = self._current_epochs.get(id)
+        if before is not None and before != request.epoch:
             self._superseded_epochs.add(before)
         self._current_epochs[id] = request.epoch
         try:
             if await restore.recall_needed(self.core, name, request.message.mark) and request.message.recall is None:
                 return await self._request_recall(request, server)
-            if is_current:  # the first message of a process gets no offers
+            if before == request.epoch:  # the first message of a process gets no offers
                 await self._take_node_rules(request)
-            version = self.core.notifier.version(
-                cluster_topic(name)
-            )  # before reading, so that no later notification is missed
+            version = self.core.notifier.version(cluster_topic(name))  # read first, so that no notification is missed
             stored, idle = await self.core.store.read(lambda tx: self._stored_answer(tx, request))
             if stored is None:
                 answer = await self._new_answer(request, server, version, idle=idle)

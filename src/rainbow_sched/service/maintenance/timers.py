@@ -41,9 +41,7 @@ class Timers:
     _retried_at: float = 0.0
     _counted_at: float = 0.0  # when finished jobs were counted last
     _too_many: int = 0  # finished jobs that are to be deleted
-    _next_loss_after: dict[int, float] = field(
-        default_factory=dict
-    )  # seconds of silence until the next run is lost, by cluster id
+    _next_loss_after: dict[int, float] = field(default_factory=dict)  # seconds of silence, by cluster id
     _handled_drained: set[int] = field(default_factory=set)  # ids of silent drained clusters that were handled
 
     async def run(self) -> None:

@@ -24,6 +24,8 @@ from rainbow_sched.service.core import Core, uncancelled
 from rainbow_sched.service.maintenance import restore
 from rainbow_sched.service.scheduling.plan import (
     MAX_PLANS,
+    NONE,
+    PlacementQuery,
     PlannedJob,
     Reservations,
     TimeSlice,
@@ -33,7 +35,6 @@ from rainbow_sched.service.scheduling.plan import (
     plan_decision,
     question_with_bids,
 )
-from rainbow_sched.service.scheduling.question import NONE, PlacementQuery
 
 log = logging.getLogger(__name__)
 EXCLUDE_SECONDS = 60.0  # for which a cluster that returned a job is excluded; doubles each time

@@ -23,13 +23,14 @@ from rainbow_sched.service.scheduling.plan import (
     DECIDE_ALONE,
     MAX_PLANS,
     ApplyRefused,
+    PlacementQuery,
     PlannedJob,
     Reservations,
     TimeSlice,
     apply,
+    pinned,
     plan,
 )
-from rainbow_sched.service.scheduling.question import PlacementQuery, pinned
 from rainbow_sched.service.submission.new_jobs import CallOutcome, Quota, Receipt, SubmitCall, insert
 from rainbow_sched.store.base import Dependency, NewJob, Tx
 

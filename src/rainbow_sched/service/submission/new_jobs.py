@@ -14,7 +14,7 @@ from rainbow_sched.service import lifecycle
 from rainbow_sched.service.access.audit import Actor, note_submitted
 from rainbow_sched.service.access.principals import reach
 from rainbow_sched.service.effects import Effects
-from rainbow_sched.service.scheduling.question import unpinned
+from rainbow_sched.service.scheduling.plan import unpinned
 from rainbow_sched.service.views.jobs import reaches
 from rainbow_sched.store.base import JobSelection, NewJob, Tx, WaitingJob
 

@@ -22,8 +22,7 @@ from rainbow_sched.service.clusters.fleet import Fleet
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.lifecycle import MAX_EVENTS_PER_READ
 from rainbow_sched.service.scheduling.loop import excluded_clusters
-from rainbow_sched.service.scheduling.plan import question_with_bids
-from rainbow_sched.service.scheduling.question import PlacementQuery, exclusions
+from rainbow_sched.service.scheduling.plan import PlacementQuery, exclusions, question_with_bids
 from rainbow_sched.service.views.jobs import JobWithAttempt, view_of, visible
 from rainbow_sched.store.base import Tx
 

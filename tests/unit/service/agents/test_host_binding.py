@@ -25,7 +25,7 @@ from rainbow_sched.service.agents import sync
 from rainbow_sched.service.agents.host_binding import NO_BINDING_SUPPORT, NOT_ENFORCED, PARTS_NEED_DIFFERENT_HOSTS
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import registration, reported_state
-from rainbow_sched.service.scheduling.question import PlacementQuery
+from rainbow_sched.service.scheduling.plan import PlacementQuery
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.service.submission.intake import Submission
 from rainbow_sched.service.views import explanation, jobs

@@ -9,7 +9,7 @@ from pathlib import Path
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.match import Fit
-from rainbow_sched.service.scheduling.question import PlacementQuery, build_question
+from rainbow_sched.service.scheduling.plan import PlacementQuery, build_question
 from rainbow_sched.service.views import explanation, jobs
 from tests.support.service import ADMIN, a_service, submit, with_cluster
 from tests.unit.service.agents.test_host_binding import HOSTS, a_job, a_level, an_agent, hang, needs, offers, with_io

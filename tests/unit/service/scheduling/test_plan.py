@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.scheduling.plan import PlannedJob, Reservations, TimeSlice, plan
-from rainbow_sched.service.scheduling.question import PlacementQuery
+from rainbow_sched.service.scheduling.plan import PlacementQuery, PlannedJob, Reservations, TimeSlice, plan
 from rainbow_sched.service.settings import Settings
 from tests.support.service import a_service, a_submission, with_cluster
 

@@ -7,7 +7,7 @@ from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.request import Request
 from rainbow_sched.selection.question import Criteria
-from rainbow_sched.service.scheduling.question import PlacementQuery, build_question
+from rainbow_sched.service.scheduling.plan import PlacementQuery, build_question
 from tests.support.service import a_request, a_service
 
 
