@@ -54,8 +54,6 @@ def clusters_without_binding(fleet: Fleet, request: PreparedRequest) -> dict[str
 
 def clusters_limited_to_one_group(fleet: Fleet, request: PreparedRequest) -> dict[str, tuple[Fit, str]]:
     """Return the clusters whose manager cannot run several groups, as reported by their agents."""
-    if len(request.request.groups) == 1:
-        return {}
     found = {}
     for name in fleet.names():
         member = fleet.member(name)

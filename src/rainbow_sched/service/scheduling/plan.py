@@ -84,8 +84,10 @@ def exclusions(core: Core, query: PlacementQuery) -> tuple[frozenset[str], Clust
     if fleet.rules:
         hidden_by_rules, refused = apply_rules(core, query.owner, request, signed=bool(query.terms.signature))
         hidden |= hidden_by_rules
-    limited = clusters_limited_to_one_group(fleet, request)
-    refused = {**limited, **clusters_without_binding(fleet, request), **refused}
+    if fleet.without_binding:
+        refused = {**clusters_without_binding(fleet, request), **refused}
+    if len(request.request.groups) > 1:
+        refused = {**clusters_limited_to_one_group(fleet, request), **refused}
     closed = fleet.closed()
     if query.excluded:
         closed = {**closed, **{name: why for name, why in query.excluded.items() if fleet.get(name) is not None}}

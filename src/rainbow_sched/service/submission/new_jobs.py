@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
@@ -50,7 +50,7 @@ def insert(tx: Tx, fx: Effects, quota: Quota, calls: Sequence[SubmitCall], now: 
     Raise AlreadyExists if two calls carry the same new client token: the second must be stored later.
     """
     known = _known(tx, calls)
-    planned: Counter[str] = Counter()
+    planned: dict[str, int] = {}
     new: list[NewJob] = []
     refused: dict[int, RainbowError] = {}
     for i, call in enumerate(calls):
@@ -90,7 +90,7 @@ def _add_effects(fx: Effects, drafts: Sequence[NewJob], outcome: CallOutcome) ->
 
 
 def _checked(
-    tx: Tx, quota: Quota, call: SubmitCall, known: dict[_TokenKey, Job], planned: Counter[str]
+    tx: Tx, quota: Quota, call: SubmitCall, known: dict[_TokenKey, Job], planned: dict[str, int]
 ) -> list[NewJob]:
     """Return the new jobs of a call; `planned` holds the jobs of earlier calls by owner, and is updated."""
     drafts = call.drafts
@@ -99,13 +99,16 @@ def _checked(
         if len(set(keys)) < len(keys):
             raise Invalid("two jobs of one batch carry the same client token")
     new = [draft for draft in drafts if not _is_repeated(tx, draft, known)] if known else drafts
-    mine = Counter(draft.owner for draft in new)
+    mine: dict[str, int] = {}
+    for draft in new:
+        mine[draft.owner] = mine.get(draft.owner, 0) + 1
     for owner, count in mine.items():
-        quota.check(tx, owner, planned[owner] + count)
+        quota.check(tx, owner, planned.get(owner, 0) + count)
     waits = {(waited.job, draft.owner) for draft in new if draft.waits_for for waited in draft.waits_for}
     if waits:
         _check_dependencies(tx, call.by, waits)
-    planned.update(mine)
+    for owner, count in mine.items():
+        planned[owner] = planned.get(owner, 0) + count
     return new
 
 
