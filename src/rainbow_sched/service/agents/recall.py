@@ -138,21 +138,14 @@ def _update_known(sync: SyncTransaction, known: KnownAttempt, job: Job, attempt:
     if known.phase == "ended":
         if attempt.state.live:
             _note(sync, "ended", known.ref, _state(known.report))
-        _report(sync, known)
+        if known.report is not None:
+            reports.take(sync, known.report)
     if known.phase in ("confirmed", "ended") and not (attempt.state.live or job.state.terminal):
         _note(sync, "too-late", known.ref, f"attempt {attempt.n} is {attempt.state.value}; {known.phase} there")
 
 
 def _state(report: Report | UnknownReport | None) -> str:
     return report.state.value if isinstance(report, Report) else "unknown"
-
-
-def _report(sync: SyncTransaction, known: KnownAttempt) -> None:
-    """Apply the recalled end like any report."""
-    if isinstance(known.report, Report):
-        reports.report(sync, known.report)
-    elif known.report is not None:
-        reports.store_unknown_report(sync, known.report)
 
 
 def _take_unknown_attempt(sync: SyncTransaction, known: KnownAttempt, job: Job) -> None:
@@ -167,8 +160,8 @@ def _take_unknown_attempt(sync: SyncTransaction, known: KnownAttempt, job: Job) 
         return
     _adopt(sync, known, job)
     _note(sync, "adopted", ref, known.phase if known.report is None else _state(known.report))
-    if known.phase == "ended":
-        _report(sync, known)
+    if known.phase == "ended" and known.report is not None:
+        reports.take(sync, known.report)
 
 
 def _adopt(sync: SyncTransaction, known: KnownAttempt, job: Job) -> None:

@@ -77,6 +77,14 @@ def _rejected_end(attempt: Attempt, epoch: str, reason: str) -> lifecycle.Attemp
     return lifecycle.AttemptEnd(state=AttemptState.FAILED, failure=Failure.UNKNOWN, reason=lost)
 
 
+def take(sync: SyncTransaction, received: Report | UnknownReport) -> None:
+    """Apply a report, or store one that is not understood."""
+    if isinstance(received, UnknownReport):
+        store_unknown_report(sync, received)
+    else:
+        report(sync, received)
+
+
 def report(sync: SyncTransaction, report: Report) -> None:
     """Apply a report. A stale token changes nothing and is answered by a kill; a repeated report by an ack."""
     tx, fx, out, cluster, now = sync.tx, sync.fx, sync.out, sync.request.cluster, sync.now

@@ -24,8 +24,10 @@ from rainbow_sched.protocol.codec import answer_from_proto, answer_to_proto
 from rainbow_sched.protocol.messages import (
     AllowedHosts,
     BidRequest,
+    Report,
     SyncAnswer,
     SyncRequest,
+    UnknownReport,
     journal_of,
 )
 from rainbow_sched.service import lifecycle
@@ -248,13 +250,10 @@ class SyncHandler:
             sync.run(f"acknowledgement {id}", partial(tx.ack_command, id))
         for piece in message.output:
             sync.run(f"output of job {piece.ref.job}", partial(reports.store_output, sync, piece))
-        for report in message.reports:
-            if not sync.run(f"a report of job {report.ref.job}", partial(reports.report, sync, report)):
+        received: list[Report | UnknownReport] = [*message.reports, *message.unknown]
+        for report in received:
+            if not sync.run(f"a report of job {report.ref.job}", partial(reports.take, sync, report)):
                 out.unknown.append(report.ref)
-        for unknown in message.unknown:
-            store = partial(reports.store_unknown_report, sync, unknown)
-            if not sync.run(f"a report of job {unknown.ref.job}", store):
-                out.unknown.append(unknown.ref)
         for ref, reason in message.rejects:
             sync.run(f"job {ref.job}, handed back", partial(reports.reject, sync, ref, reason))
         for ref in message.accepts:
@@ -309,10 +308,7 @@ class SyncHandler:
             lapsed = attempt.lease_until is not None and attempt.lease_until <= now
             if lapsed or (attempt.job, attempt.n) in held:
                 continue  # lapsed offers are leased again with the others
-            try:
-                job = tx.job(attempt.job)
-            except Corrupt:
-                continue  # it is ended when it is leased again
+            job = lifecycle.readable_job(tx, attempt.job)  # a damaged one is ended when it is leased again
             if job is None or job.state is not JobState.BOUND:
                 continue
             bound = bindings.of(attempt) if self.core.request_of(job.spec).may_bind else UNBOUND_OFFER
