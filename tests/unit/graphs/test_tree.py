@@ -1,14 +1,11 @@
-"""Drawing graphs and adding them up."""
+"""Drawing graphs."""
 
 from __future__ import annotations
-
-from collections import Counter
 
 from hypothesis import given, settings
 
 from rainbow_sched.graphs.formats.compact import from_compact
 from rainbow_sched.graphs.formats.fold import fold
-from rainbow_sched.graphs.summary import totals
 from rainbow_sched.graphs.tree import draw
 from rainbow_sched.model.graph import Graph, Mark
 from tests.support.graph_cases import a_gpu_cluster, graphs
@@ -53,25 +50,3 @@ def test_folding_loses_and_invents_no_vertex(graph: Graph) -> None:
     members = [i for entry in fold(graph).walk() for i in entry.members]
     assert sorted(members) == list(range(len(graph)))
     assert draw(graph)
-
-
-@given(graph=graphs)
-@settings(max_examples=35, deadline=None)
-def test_totals_count_vertices_and_add_sizes_by_unit(graph: Graph) -> None:
-    found = totals(graph)
-    vertices = [graph.vertex(i) for i in range(len(graph))]
-    assert {type: sum.vertices for type, sum in found.items()} == Counter(v.type for v in vertices)
-    for type, held in found.items():
-        for unit, amount in held.amounts.items():
-            assert amount == sum(v.size for v in vertices if (v.type, v.unit) == (type, unit))
-
-
-def test_totals_read_well() -> None:
-    assert {type: str(sum) for type, sum in totals(a_gpu_cluster(nodes=4, cores=8)).items()} == {
-        "cluster": "1",
-        "rack": "1",
-        "node": "4",
-        "core": "32",
-        "gpu": "8",
-        "memory": "1024 GB",
-    }

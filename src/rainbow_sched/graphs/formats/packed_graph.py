@@ -92,13 +92,6 @@ def unpack_subsystem(data: bytes) -> Subsystem:
         raise Corrupt(f"the stored subsystem cannot be read: {error}") from error
 
 
-def digest(data: bytes) -> str:
-    """Return the hash of a packed graph's content as hex; equal graphs have equal hashes."""
-    if len(data) < _HEAD.size:
-        raise Corrupt("these bytes are no packed graph")
-    return bytes(_HEAD.unpack_from(data)[1]).hex()
-
-
 def _seal(magic: bytes, content: bytes) -> bytes:
     return _HEAD.pack(magic, hashlib.sha256(content).digest(), len(content)) + zlib.compress(content, _LEVEL)
 
