@@ -54,7 +54,7 @@ MAX_SINGLE_MATCHES = 1  # clusters matched one by one; for more, the index answe
 
 
 class MemoryBackend:
-    """`GraphBackend` documents each method."""
+    """Graphs in memory; `GraphBackend` documents each method."""
 
     name = "memory"
 
@@ -73,19 +73,15 @@ class MemoryBackend:
 
     @property
     def version(self) -> int:
-        """Grows with every change of any cluster."""
         return self._changes.version
 
     def clusters(self) -> tuple[str, ...]:
-        """Names of all clusters, sorted."""
         return tuple(sorted(self._states))
 
     def put(self, cluster: str, graph: Graph) -> None:
-        """Add a cluster or replace its graph."""
         self._refold(cluster, self._structure(graph), ())
 
     def put_subsystem(self, cluster: str, subsystem: Subsystem) -> None:
-        """Add a subsystem or replace the one of that name."""
         state = self._state(cluster)
         for hung in subsystem.hangs_on:
             for id in hung:
@@ -94,7 +90,6 @@ class MemoryBackend:
         self._keeping_state(state, (*others, subsystem))
 
     def drop_subsystem(self, cluster: str, name: str) -> None:
-        """Remove a subsystem with all its vertices."""
         state = self._state(cluster)
         others = tuple(known for known in state.fold.subsystems if known.name != name)
         if len(others) == len(state.fold.subsystems):
@@ -102,7 +97,6 @@ class MemoryBackend:
         self._keeping_state(state, others)
 
     def remove(self, cluster: str) -> None:
-        """Forget a cluster and everything about it."""
         state = self._state(cluster)
         self._index.drop(state.number_in_fleet)
         self._unindexed.pop(state.number_in_fleet, None)
@@ -113,17 +107,14 @@ class MemoryBackend:
         self._sorted = None
 
     def mark(self, cluster: str, marks: Mapping[str, Mark]) -> None:
-        """Say of vertices that they are down, drained or up again."""
         state = self._state(cluster)
         self._changed(state, toggled=state.set_marks(marks))
 
     def use(self, cluster: str, used: Mapping[str, int]) -> None:
-        """Replace the manager's report of used units."""
         state = self._state(cluster)
         self._changed(state, taken=state.set_report(used))
 
     def place(self, cluster: str, key: str, request: PreparedRequest, hosts: Sequence[str] = ()) -> bool:
-        """Take what a placed job needs out of *now*."""
         state = self._state(cluster)
         if key in state.placed:
             raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
@@ -144,14 +135,12 @@ class MemoryBackend:
         return found.complete
 
     def release(self, cluster: str, key: str) -> None:
-        """Give back what `place` took under `key`."""
         state = self._state(cluster)
         pending = self._unindexed[state.number_in_fleet]
         if state.release(key, pending.taken):
             self._note(state, pending, FREED)
 
     def set_node_rules(self, cluster: str, rules: NodeRules | None) -> None:
-        """Say what the cluster's manager can be told about nodes."""
         state = self._state(cluster)
         if rules == state.rules:
             return
@@ -160,11 +149,9 @@ class MemoryBackend:
         state.version = self._changes.note(state.number_in_fleet, ANY_CHANGE)
 
     def binding(self, cluster: str, request: PreparedRequest) -> Binding:
-        """Where the request may run, by the whole graph."""
         return self._bound(self._state(cluster), request).binding
 
     def concrete_hosts(self, cluster: str, request: PreparedRequest, key: str = "") -> tuple[GroupHosts, ...]:
-        """The hosts of one placement of the whole request within its binding."""
         state = self._state(cluster)
         if state.rules is None:
             return ()
@@ -179,7 +166,6 @@ class MemoryBackend:
         return self._answers.of(request).placer.planner.plan(state.fold.structure.units)
 
     def match(self, request: PreparedRequest, clusters: Collection[str] | None = None) -> Matches:
-        """Which of the clusters the request fits now, later, never."""
         names, order = self._order(clusters)
         kept = self._answer(request, None if isinstance(order, slice) else order)
         if clusters is None and kept.matches is not None and kept.matches.names is names:
@@ -192,7 +178,6 @@ class MemoryBackend:
         return found
 
     def explain(self, request: PreparedRequest, clusters: Collection[str] | None = None) -> list[Explanation]:
-        """The same with reasons, smallest changes and what was met where."""
         matches = self.match(request, clusters)
         explainers: dict[NodeRules | None, Explainer] = {}
         self._bring_up_to_date()
@@ -216,7 +201,6 @@ class MemoryBackend:
         return found
 
     def summary(self, cluster: str) -> Summary:
-        """The cluster in numbers."""
         return self._state(cluster).totals()
 
     def _counter(self, request: PreparedRequest) -> Callable[[str], tuple[int, int]]:

@@ -38,7 +38,7 @@ _CLUSTERS_PER_QUERY = 50
 
 
 class CypherBackend:
-    """The property graph as a `GraphBackend`."""
+    """Graphs in a database; `GraphBackend` documents each method."""
 
     name = "cypher"
 
@@ -53,15 +53,12 @@ class CypherBackend:
 
     @property
     def version(self) -> int:
-        """Return the version; every change of any cluster increases it."""
         return self._version
 
     def clusters(self) -> tuple[str, ...]:
-        """Return the names of all clusters, sorted."""
         return tuple(sorted(self._versions))
 
     def put(self, cluster: str, graph: Graph) -> None:
-        """Add a cluster or replace its graph and all its data."""
         writer.check_graph(graph)
         self._bindings.pop(cluster, None)
         with self._change(cluster):
@@ -69,7 +66,6 @@ class CypherBackend:
             writer.write_graph(self._engine, cluster, graph)
 
     def put_subsystem(self, cluster: str, subsystem: Subsystem) -> None:
-        """Add a subsystem or replace the one of that name."""
         self._known(cluster)
         self._bindings.pop(cluster, None)
         with self._change(cluster):
@@ -77,7 +73,6 @@ class CypherBackend:
             writer.write_subsystem(self._engine, cluster, subsystem)
 
     def drop_subsystem(self, cluster: str, name: str) -> None:
-        """Remove a subsystem with all its vertices."""
         self._known(cluster)
         self._bindings.pop(cluster, None)
         with self._change(cluster):
@@ -86,7 +81,6 @@ class CypherBackend:
             self._engine.run(queries.FORGET_SUBSYSTEM, cluster=cluster, subsystem=name)
 
     def remove(self, cluster: str) -> None:
-        """Remove a cluster and all its data."""
         self._known(cluster)
         self._bindings.pop(cluster, None)
         with self._lock:
@@ -98,19 +92,16 @@ class CypherBackend:
             self._rules.pop(cluster, None)
 
     def mark(self, cluster: str, marks: Mapping[str, Mark]) -> None:
-        """Mark vertices as down, drained or up."""
         self._known(cluster)
         with self._change(cluster):
             writer.write_marks(self._engine, cluster, marks)
 
     def use(self, cluster: str, used: Mapping[str, int]) -> None:
-        """Replace the manager's report of used units."""
         self._known(cluster)
         with self._change(cluster):
             writer.write_use(self._engine, cluster, used)
 
     def place(self, cluster: str, key: str, request: PreparedRequest, hosts: Sequence[str] = ()) -> bool:
-        """Subtract a placed job from *now*; return False if only a part of it fits."""
         self._known(cluster)
         with self._change(cluster):
             facts = Facts(runs)
@@ -126,7 +117,6 @@ class CypherBackend:
         return found.complete
 
     def release(self, cluster: str, key: str) -> None:
-        """Undo `place` for `key`."""
         self._known(cluster)
         with self._lock:
             if [cluster, key] in self._engine.run(queries.JOBS, clusters=[cluster]):
@@ -134,7 +124,6 @@ class CypherBackend:
                     self._engine.run(queries.FORGET_JOB, key=writer.key_of(cluster, key))
 
     def set_node_rules(self, cluster: str, rules: NodeRules | None) -> None:
-        """Set the cluster's node rules."""
         self._known(cluster)
         if rules == self._rules.get(cluster):
             return
@@ -146,7 +135,6 @@ class CypherBackend:
                 self._rules[cluster] = rules
 
     def binding(self, cluster: str, request: PreparedRequest) -> Binding:
-        """Return the hosts that the request may run on, by the whole graph."""
         self._known(cluster)
         if cluster not in self._rules or not request.may_bind:
             return UNBOUND
@@ -159,7 +147,6 @@ class CypherBackend:
         return known
 
     def concrete_hosts(self, cluster: str, request: PreparedRequest, key: str = "") -> tuple[GroupHosts, ...]:
-        """Return the hosts of one complete placement within the binding."""
         bound, state, facts = self._bound_of(cluster, request)
         if state.rules is None:
             return ()
@@ -194,7 +181,6 @@ class CypherBackend:
                 yield next(plain), fitter
 
     def match(self, request: PreparedRequest, clusters: Collection[str] | None = None) -> Matches:
-        """Return which of the clusters the request fits now, later or never."""
         names = self._asked(clusters)
         seen: dict[str, tuple[Fitter, Fold, Shape, Shape]] = {}
         now, ever, unknown = [], [], []
@@ -217,7 +203,6 @@ class CypherBackend:
         return Matches(names, now, ever, unknown, count)
 
     def explain(self, request: PreparedRequest, clusters: Collection[str] | None = None) -> list[Explanation]:
-        """Match with reasons, smallest changes and met requirements."""
         found = []
         for verdict in self.match(request, clusters):
             facts = Facts(runs)  # of this cluster alone, which is read again
@@ -231,7 +216,6 @@ class CypherBackend:
         return found
 
     def summary(self, cluster: str) -> Summary:
-        """Return the cluster's summary."""
         self._known(cluster)
         with self._lock:
             state = self._whole(cluster, Facts(runs))

@@ -51,7 +51,6 @@ class Embedded:
             self.run(table)
 
     def run(self, query: str, **values: Any) -> list[Row]:
-        """Run a query and return all rows."""
         try:
             result: Any = self._connection.execute(query, values)
             rows: list[Row] = result.get_all()
@@ -62,7 +61,6 @@ class Embedded:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run the queries inside atomically."""
         self.run("BEGIN TRANSACTION")
         try:
             yield
@@ -72,7 +70,6 @@ class Embedded:
         self.run("COMMIT")
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
         self._database.close()
 
@@ -88,13 +85,11 @@ class Bolt:
             self._first_that_works(choices)
 
     def run(self, query: str, **values: Any) -> list[Row]:
-        """Run a query and return all rows."""
         with _bolt_errors():
             return [list(record.values()) for record in (self._running or self._session).run(query, values)]
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run the queries inside atomically."""
         with _bolt_errors():
             self._running = self._session.begin_transaction()
         try:
@@ -106,7 +101,6 @@ class Bolt:
             self._running = None
 
     def close(self) -> None:
-        """Close the connection."""
         self._session.close()
         self._driver.close()
 
