@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rainbow_sched.graphs.formats.compact import GRAPH_FORM
 from rainbow_sched.graphs.formats.compact_subsystem import SUBSYSTEM_FORM
-from rainbow_sched.graphs.formats.fold import Folded
+from rainbow_sched.graphs.tree import Folded
 from rainbow_sched.model.graph import Graph, Subsystem
 from rainbow_sched.model.hostlist import collapse
 
