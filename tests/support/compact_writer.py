@@ -7,8 +7,7 @@ from collections import Counter
 from itertools import groupby
 from typing import NamedTuple
 
-from rainbow_sched.graphs.formats.compact import GRAPH_FORM
-from rainbow_sched.graphs.formats.compact_subsystem import SUBSYSTEM_FORM
+from rainbow_sched.graphs.formats.compact import GRAPH_FORM, SUBSYSTEM_FORM
 from rainbow_sched.graphs.tree import Folded
 from rainbow_sched.model.graph import Graph, Subsystem
 from rainbow_sched.model.hostlist import collapse

@@ -6,8 +6,7 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 
-from rainbow_sched.graphs.formats.compact import expand_item
-from rainbow_sched.graphs.formats.compact_items import read_item
+from rainbow_sched.graphs.formats.compact import build_graph
 from rainbow_sched.graphs.formats.jgf.values import DEFAULT, GraphLimits
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.graph import Graph
@@ -41,7 +40,7 @@ def from_flux_r(document: Mapping[str, object], limits: GraphLimits = DEFAULT) -
             entry["properties"] = list(held)
         entries.append(entry)
         at += many
-    return expand_item(read_item({"type": "cluster", "name": ["cluster0"], "with": entries}, "R", limits))
+    return build_graph({"type": "cluster", "name": ["cluster0"], "with": entries}, "R", limits)
 
 
 def _ranks(execution: Mapping[str, object], limits: GraphLimits) -> list[tuple[int, list[dict[str, object]]]]:

@@ -8,8 +8,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from rainbow_sched.graphs.formats.compact import from_compact
-from rainbow_sched.graphs.formats.compact_subsystem import from_compact_subsystem
+from rainbow_sched.graphs.formats.compact import from_compact, from_compact_subsystem
 from rainbow_sched.graphs.formats.flux_r import from_flux_r
 from rainbow_sched.graphs.formats.jgf.values import DEFAULT, GraphLimits
 from rainbow_sched.installation import missing

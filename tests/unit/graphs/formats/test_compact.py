@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.graphs.formats.compact import from_compact
-from rainbow_sched.graphs.formats.compact_subsystem import from_compact_subsystem
+from rainbow_sched.graphs.formats.compact import from_compact, from_compact_subsystem
 from rainbow_sched.graphs.formats.jgf.reader import read_graph
 from rainbow_sched.graphs.formats.jgf.values import GraphLimits
 from rainbow_sched.graphs.formats.jgf.writer import to_jgf
