@@ -212,8 +212,7 @@ class _GraphColumns:
             self.metadata.update(dict.fromkeys(range(first, first + count), item.metadata))
 
     def graph(self) -> Graph:
-        if len(set(self.ids)) < len(self.ids):
-            refuse_duplicate(self.ids)
+        refuse_duplicate(self.ids)
         return Graph(
             ids=self.ids,
             names=self.names,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from rainbow_sched.graphs.formats.compact import build_graph
-from rainbow_sched.graphs.formats.jgf.values import DEFAULT, GraphLimits
+from rainbow_sched.graphs.formats.jgf.values import DEFAULT, GraphLimits, first_duplicate
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.hostlist import expand, parse_idset
@@ -60,7 +60,7 @@ def _ranks(execution: Mapping[str, object], limits: GraphLimits) -> list[tuple[i
         if room < 0:
             raise TooLarge(f"a graph has at most {limits.vertices} vertices", where=where)
         found += [(rank, inside) for rank in ranks]
-    twice = _first_twice([rank for rank, _ in found])
+    twice = first_duplicate([rank for rank, _ in found])
     if twice is not None:
         raise Invalid(f"rank {twice} is listed twice", where="execution.R_lite")
     return sorted(found, key=lambda held: held[0])
@@ -74,7 +74,7 @@ def _children(raw: object, room: int, where: str) -> tuple[list[dict[str, object
     many = 0
     for type, numbers in raw.items():
         ids = parse_idset(numbers, limit=room, where=f"{where}.children.{type}")
-        twice = _first_twice(ids)
+        twice = first_duplicate(ids)
         if twice is not None:
             raise Invalid(f"{type} {twice} is listed twice", where=f"{where}.children")
         entries.append({"type": type, "count": len(ids), "name": [f"{type}{number}" for number in ids]})
@@ -107,14 +107,3 @@ def _properties(execution: Mapping[str, object], limits: GraphLimits) -> dict[in
         for rank in parse_idset(ranks, limit=limits.vertices, where=f"execution.properties.{name}"):
             found.setdefault(rank, []).append(name)
     return found
-
-
-def _first_twice(numbers: Sequence[int]) -> int | None:
-    if len(set(numbers)) == len(numbers):
-        return None
-    seen: set[int] = set()
-    for number in numbers:
-        if number in seen:
-            return number
-        seen.add(number)
-    return None

@@ -6,11 +6,10 @@ without a parent. Only `contains` edges count; `in` edges are their reverse.
 
 from __future__ import annotations
 
-from rainbow_sched.graphs.formats.jgf.edges import read_edges
 from rainbow_sched.graphs.formats.jgf.parts import sections
-from rainbow_sched.graphs.formats.jgf.tree import ContainmentTree
+from rainbow_sched.graphs.formats.jgf.tree import ContainmentTree, read_edges
 from rainbow_sched.graphs.formats.jgf.values import DEFAULT, GraphLimits, build_subsystem
-from rainbow_sched.graphs.formats.jgf.vertices import Columns, read_vertices
+from rainbow_sched.graphs.formats.jgf.vertices import read_vertices
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.graph import NOTHING, Graph, Subsystem, Vertex
 
@@ -36,24 +35,22 @@ def read_subsystem(name: str, graph: Graph, text: bytes | str, limits: GraphLimi
     columns = read_vertices(nodes, limits)
     pairs: list[tuple[str, str]] = []
     read_edges(edges, limits, lambda parents, children: pairs.extend(zip(parents, children, strict=True)))
-    vertices = [_vertex(columns, i) for i in range(len(columns.ids))]
+    vertices = [
+        Vertex(
+            id=id,
+            type=columns.types[i],
+            name=columns.names[i],
+            size=columns.sizes[i],
+            unit=columns.units[i],
+            metadata=columns.metadata.get(i, NOTHING),
+        )
+        for i, id in enumerate(columns.ids)
+    ]
     dominant = graph.positions()
     top = _own_root(name, vertices, pairs)
     if top is None or not any(parent in dominant for parent, _ in pairs):
         return Subsystem.build(name, dominant, vertices, pairs)
-    _refuse_twice(top, vertices)
     return build_subsystem(name, dominant, [v for v in vertices if v.id != top], pairs, nowhere=top)
-
-
-def _vertex(columns: Columns, i: int) -> Vertex:
-    return Vertex(
-        id=columns.ids[i],
-        type=columns.types[i],
-        name=columns.names[i],
-        size=columns.sizes[i],
-        unit=columns.units[i],
-        metadata=columns.metadata.get(i, NOTHING),
-    )
 
 
 def _own_root(name: str, vertices: list[Vertex], pairs: list[tuple[str, str]]) -> str | None:
@@ -63,8 +60,3 @@ def _own_root(name: str, vertices: list[Vertex], pairs: list[tuple[str, str]]) -
     if len(roots) == 1 and len(vertices) > 1 and (roots[0].id == f"{name}0" or roots[0].type == name):
         return roots[0].id
     return None
-
-
-def _refuse_twice(id: str, vertices: list[Vertex]) -> None:
-    if sum(v.id == id for v in vertices) > 1:
-        raise Invalid("there are two vertices with this id", where=f"vertex {id!r}")

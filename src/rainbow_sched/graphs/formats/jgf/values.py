@@ -71,13 +71,23 @@ def check_value(value: object, where: str) -> None:
             raise Invalid(f"{item.strip(NOT_A_NUMBER)} is no number of JSON", where=where)
 
 
+def first_duplicate(values: Sequence[object]) -> object:
+    """Return the first value that occurs a second time, or None."""
+    if len(set(values)) == len(values):
+        return None
+    seen: set[object] = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return None
+
+
 def refuse_duplicate(ids: Sequence[str]) -> None:
     """Raise `Invalid` for the first duplicate id."""
-    seen: set[str] = set()
-    for id in ids:
-        if id in seen:
-            raise Invalid("there are two vertices with this id", where=f"vertex {id!r}")
-        seen.add(id)
+    duplicate = first_duplicate(ids)
+    if duplicate is not None:
+        raise Invalid("there are two vertices with this id", where=f"vertex {duplicate!r}")
 
 
 def build_subsystem(
