@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rainbow_sched.graphs.backend import Summary, TypeTotal
+from rainbow_sched.matching.fit.fit import Fitter
 from rainbow_sched.matching.fit.hints import Hints
-from rainbow_sched.matching.fit.levels import Plan
+from rainbow_sched.matching.fit.levels import Planner
 from rainbow_sched.matching.fit.placement import NOTHING_BARRED, Barred, place_groups
 from rainbow_sched.matching.host_binding import TOGETHER, Binder, Conditions, SharedHosts
 from rainbow_sched.matching.index.unit_counts import UnitCounts
@@ -18,6 +19,7 @@ from rainbow_sched.matching.structure.shapes import Shape
 from rainbow_sched.model.binding import HOST, UNBOUND, Binding, GroupHosts, NodeRules
 from rainbow_sched.model.errors import Invalid, NotFound
 from rainbow_sched.model.graph import Mark
+from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.model.quantities import factor
 from rainbow_sched.model.request import Request
 
@@ -42,18 +44,17 @@ class ClusterBinding:
         }
 
 
-def names_hosts(request: Request) -> bool:
-    """Return True if a request names hosts."""
-    return bool(request.hosts or request.not_hosts)
+NOT_BOUND = ClusterBinding()
 
 
 class ClusterState:
     """The mutable state of a cluster. Vertices are numbers here."""
 
-    def __init__(self, name: str, fold: Fold, number_in_fleet: int) -> None:
+    def __init__(self, name: str, fold: Fold, facts: Facts, number_in_fleet: int = 0) -> None:
         self.name = name
         self.number_in_fleet = number_in_fleet
         self.fold = fold
+        self.facts = facts
         self.version = 0
         self.down: set[int] = set()
         self.placed: dict[str, dict[int, int]] = {}
@@ -72,9 +73,9 @@ class ClusterState:
             raise NotFound(f"cluster {self.name!r} has no vertex {id!r}") from None
 
     def take_over(self, before: ClusterState) -> None:
-        """Copy marks, report and placements from a state of the same graph."""
+        """Take marks, report and placements from a state of the same graph."""
         self.down, self.unavailable, self.taken = before.down, before.unavailable, before.taken
-        self.placed, self.rules = before.placed, before.rules
+        self.placed = before.placed
 
     def changed(self) -> None:
         """Discard the folded shapes after a change."""
@@ -110,34 +111,46 @@ class ClusterState:
         return found or None
 
     def set_rules(self, rules: NodeRules | None) -> None:
-        """Set the node rules."""
         self.rules = rules
         self._bound.clear()
         self.hints = Hints(self.fold.structure)
 
-    def bound(self, match_key: str, plan: Plan, facts: Facts) -> ClusterBinding:
-        """Return the binding of the planned request; only for a cluster with rules."""
-        known = self._bound.get(match_key)
+    def rules_for(self, request: PreparedRequest) -> NodeRules | None:
+        """Return the node rules if they can concern the request."""
+        return self.rules if request.may_bind else None
+
+    def bound(self, request: PreparedRequest, planner: Planner) -> ClusterBinding:
+        """Return the binding of the request; `NOT_BOUND` if no rules concern it."""
+        rules = self.rules_for(request)
+        if rules is None:
+            return NOT_BOUND
+        known = self._bound.get(request.match_key)
         if known is None:
-            assert self.rules is not None
-            shape_of = self._named_shapes(plan.request) if names_hosts(plan.request) else self.fold.shape
-            binder = Binder(Conditions(plan, facts, self.rules), self.fold, shape_of)
-            known = self._bound[match_key] = ClusterBinding(binder.binding(), binder.barred(), binder.apart())
+            plan = planner.plan(self.fold.structure.units)
+            shape_of = self._named_shapes(plan.request) if _names_hosts(plan.request) else self.fold.shape
+            binder = Binder(Conditions(plan, self.facts, rules), self.fold, shape_of)
+            known = ClusterBinding(binder.binding(), binder.barred(), binder.apart())
+            self._bound[request.match_key] = known
             if len(self._bound) > MAX_CACHED_BINDINGS:
                 self._bound.popitem(last=False)
         return known
 
-    def concrete_hosts(self, bound: ClusterBinding, plan: Plan, facts: Facts, key: str) -> tuple[GroupHosts, ...]:
-        """Return the hosts of one placement of all groups: beside other jobs, else with all free; empty if none.
+    def concrete_hosts(self, request: PreparedRequest, planner: Planner, key: str) -> tuple[GroupHosts, ...]:
+        """Return the hosts of one placement of all groups: beside other jobs, else with all free.
+
+        Empty if none is found, or without node rules.
 
         All parts of a group use hosts that are allowed for each of them; a single group gets all of these hosts.
         `key`: the placed job itself, which is not counted.
         """
+        if self.rules is None:
+            return ()
+        bound, plan = self.bound(request, planner), planner.plan(self.fold.structure.units)
         mine = self.placed.get(key, {})
         beside = [units - mine.get(i, 0) for i, units in enumerate(self.taken.column())]
         free = [0] * len(self.fold.graph)
         for taken, unavailable in ((beside, self.unavailable), (free, self.unavailable), (free, set[int]())):
-            found = place_groups(self.fold, plan, facts, taken, unavailable, bound.barred_together)
+            found = place_groups(self.fold, plan, self.facts, taken, unavailable, bound.barred_together)
             if found is not None and len(found) == len(bound.apart.hosts) == 1:
                 return tuple(GroupHosts(group, hosts) for group, hosts in bound.apart.hosts.items() if hosts)
             if found is not None:
@@ -175,9 +188,22 @@ class ClusterState:
 
         return shape_of
 
-    def named(self, request: Request) -> tuple[Shape, Shape]:
-        """Return the shapes now and ever for a request that names hosts; only these may be used."""
+    def fits(self, request: Request, fitter: Fitter) -> tuple[bool | None, bool | None]:
+        """Return if the request fits now, and if it fits when all is free; None: unknown."""
+        now, ever = self.shapes(request)
+        can = fitter.fits(self.fold, ever)
+        return can if now is ever or not can else fitter.fits(self.fold, now), can
+
+    def slots(self, request: Request, fitter: Fitter) -> tuple[int, int]:
+        """Return the number of slots now, and when all is free."""
+        now, ever = self.shapes(request)
+        return fitter.slots(self.fold, now), fitter.slots(self.fold, ever)
+
+    def shapes(self, request: Request) -> tuple[Shape, Shape]:
+        """Return the shapes of the cluster for a request, now and when all is free; it may use only hosts it names."""
         root = self.fold.root
+        if not _names_hosts(request):
+            return self.now(), root
         now = self._named_state(request, taken=self.taken, down=frozenset(self.down))
         ever = self._named_state(request, taken={}, down=frozenset())
         return self.fold.fold_again(now).get(0, root), self.fold.fold_again(ever).get(0, root)
@@ -286,3 +312,7 @@ class ClusterState:
                     returned.append(i)
         self.hints.came_back(returned)
         return before
+
+
+def _names_hosts(request: Request) -> bool:
+    return bool(request.hosts or request.not_hosts)

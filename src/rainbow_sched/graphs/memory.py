@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rainbow_sched.graphs.backend import Summary
-from rainbow_sched.graphs.cluster_state import ClusterBinding, ClusterState, names_hosts
+from rainbow_sched.graphs.cluster_state import ClusterState
 from rainbow_sched.matching.explain.cluster_view import ClusterView
 from rainbow_sched.matching.explain.explanation import Explainer
 from rainbow_sched.matching.fit.fit import Fitter
-from rainbow_sched.matching.fit.levels import Plan
+from rainbow_sched.matching.fit.levels import Planner
 from rainbow_sched.matching.fit.placement import NOTHING_BARRED
 from rainbow_sched.matching.index.answer_cache import (
     ANY_CHANGE,
@@ -35,7 +35,7 @@ from rainbow_sched.matching.index.rows import PendingChange, VertexState, hosts_
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.hierarchy import Structure
-from rainbow_sched.matching.structure.shapes import Shape, Shapes
+from rainbow_sched.matching.structure.shapes import Shapes
 from rainbow_sched.model.binding import Binding, GroupHosts, NodeRules
 from rainbow_sched.model.errors import AlreadyExists, NotFound
 from rainbow_sched.model.graph import Graph, Mark, Subsystem
@@ -49,7 +49,6 @@ MAX_SHARED_GRAPHS = 32  # recent graphs that are reused when the same graph is r
 MAX_UNINDEXED_VERTICES = 4_096  # vertices of one cluster
 
 NO_UNITS: Mapping[int, int] = MappingProxyType({})
-NOT_BOUND = ClusterBinding()
 MAX_SINGLE_MATCHES = 1  # clusters matched one by one; for more, the index answers for the whole fleet faster
 
 
@@ -118,7 +117,7 @@ class MemoryBackend:
         state = self._state(cluster)
         if key in state.placed:
             raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
-        barred = NOTHING_BARRED if state.rules is None else self._bound(state, request).barred
+        barred = NOTHING_BARRED if state.rules is None else state.bound(request, self._planner(request)).barred
         found = self._answers.of(request).placer.place(
             state.fold,
             self._facts,
@@ -126,7 +125,7 @@ class MemoryBackend:
             state.unavailable,
             state.hints,
             barred,
-            state.hosts_named(hosts) if hosts else None,
+            state.hosts_named(hosts),
         )
         pending = self._unindexed[state.number_in_fleet]
         state.hold(key, found.taken, pending.taken)
@@ -149,21 +148,13 @@ class MemoryBackend:
         state.version = self._changes.note(state.number_in_fleet, ANY_CHANGE)
 
     def binding(self, cluster: str, request: PreparedRequest) -> Binding:
-        return self._bound(self._state(cluster), request).binding
+        return self._state(cluster).bound(request, self._planner(request)).binding
 
     def concrete_hosts(self, cluster: str, request: PreparedRequest, key: str = "") -> tuple[GroupHosts, ...]:
-        state = self._state(cluster)
-        if state.rules is None:
-            return ()
-        return state.concrete_hosts(self._bound(state, request), self._plan(state, request), self._facts, key)
+        return self._state(cluster).concrete_hosts(request, self._planner(request), key)
 
-    def _bound(self, state: ClusterState, request: PreparedRequest) -> ClusterBinding:
-        if state.rules is None or not request.may_bind:
-            return NOT_BOUND
-        return state.bound(request.match_key, self._plan(state, request), self._facts)
-
-    def _plan(self, state: ClusterState, request: PreparedRequest) -> Plan:
-        return self._answers.of(request).placer.planner.plan(state.fold.structure.units)
+    def _planner(self, request: PreparedRequest) -> Planner:
+        return self._answers.of(request).placer.planner
 
     def match(self, request: PreparedRequest, clusters: Collection[str] | None = None) -> Matches:
         names, order = self._order(clusters)
@@ -181,11 +172,11 @@ class MemoryBackend:
         matches = self.match(request, clusters)
         explainers: dict[NodeRules | None, Explainer] = {}
         self._bring_up_to_date()
-        counted = self._slots(request)
+        counted, planner = self._slots(request), self._planner(request)
         found = []
         for name in matches.names:
             state, fit = self._state(name), matches.fit(name)
-            rules = self._rules_for(state, request)
+            rules = state.rules_for(request)
             explainer = explainers.get(rules) or explainers.setdefault(
                 rules, Explainer(request.request, self._facts, rules)
             )
@@ -195,9 +186,9 @@ class MemoryBackend:
                 now = ever = state.fold.root  # nothing but the slots depends on what is free now
                 slots = int(counted.now[number])
             else:
-                now, ever = self._shapes_for(state, request)
+                now, ever = state.shapes(request.request)
             scene = ClusterView(state.fold, now, ever, state.shape_of)
-            found.append(explainer.explain_fit(name, fit, scene, slots, self._bound(state, request).binding.mixed))
+            found.append(explainer.explain_fit(name, fit, scene, slots, state.bound(request, planner).binding.mixed))
         return found
 
     def summary(self, cluster: str) -> Summary:
@@ -218,9 +209,7 @@ class MemoryBackend:
                 tables, version = self._slots(request), self.version
             if tables is not None and tables.sure(number):
                 return int(tables.now[number]), int(tables.ever[number])
-            fitter = fitters(state)
-            now, ever = self._shapes_for(state, request)
-            return fitter.slots(state.fold, now), fitter.slots(state.fold, ever)
+            return state.slots(request.request, fitters(state))
 
         return count
 
@@ -229,16 +218,12 @@ class MemoryBackend:
         cached = self._answers.of(request)
         return None if self._ruled and cached.requires_inside else self._index.slots(cached.forms)
 
-    def _rules_for(self, state: ClusterState, request: PreparedRequest) -> NodeRules | None:
-        """The cluster's node rules, if anything can follow from them for the request."""
-        return state.rules if request.may_bind else None
-
     def _fitters(self, request: PreparedRequest) -> Callable[[ClusterState], Fitter]:
         """The exact matcher for each cluster: one for all with the same node rules."""
         made: dict[NodeRules | None, Fitter] = {}
 
         def fitter(state: ClusterState) -> Fitter:
-            rules = self._rules_for(state, request)
+            rules = state.rules_for(request)
             return made.get(rules) or made.setdefault(rules, Fitter(request.request, self._facts, rules=rules))
 
         return fitter
@@ -248,11 +233,6 @@ class MemoryBackend:
             return self._states[cluster]
         except KeyError:
             raise NotFound(f"there is no cluster {cluster!r}") from None
-
-    def _shapes_for(self, state: ClusterState, request: PreparedRequest) -> tuple[Shape, Shape]:
-        if names_hosts(request.request):
-            return state.named(request.request)
-        return state.now(), state.fold.root
 
     def _structure(self, graph: Graph) -> Structure:
         """A graph's columns; the same graph given again, under another name, is not read again."""
@@ -267,7 +247,7 @@ class MemoryBackend:
         before = self._states.get(cluster)
         number = before.number_in_fleet if before else self._new_number()
         fold = Fold(structure, subsystems, self._facts, self._shapes)
-        state = ClusterState(cluster, fold, number)
+        state = ClusterState(cluster, fold, self._facts, number)
         state.rules = None if before is None else before.rules
         self._states[cluster] = state
         self._by_number[number] = state
@@ -365,8 +345,5 @@ class MemoryBackend:
             if state is None:
                 kept.set(number, now=False, ever=False)
                 continue
-            fitter = fitters(state)
-            now, ever = self._shapes_for(state, request)
-            can = fitter.fits(state.fold, ever)
-            does = can if now is ever or not can else fitter.fits(state.fold, now)
-            kept.set(number, now=does, ever=can)
+            now, ever = state.fits(request.request, fitters(state))
+            kept.set(number, now=now, ever=ever)

@@ -14,18 +14,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rainbow_sched.graphs.backend import Summary
-from rainbow_sched.graphs.cluster_state import MAX_CACHED_BINDINGS, ClusterBinding, ClusterState
+from rainbow_sched.graphs.cluster_state import MAX_CACHED_BINDINGS, ClusterState
 from rainbow_sched.graphs.cypher import queries, reader, writer
 from rainbow_sched.graphs.cypher.engine import CypherEngine, open_engine
 from rainbow_sched.matching.explain.cluster_view import ClusterView
 from rainbow_sched.matching.explain.explanation import Explainer
 from rainbow_sched.matching.fit.fit import Fitter
-from rainbow_sched.matching.fit.levels import Plan, Planner
+from rainbow_sched.matching.fit.levels import Planner
 from rainbow_sched.matching.fit.placement import place
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.hierarchy import Structure
-from rainbow_sched.matching.structure.shapes import Shape, Shapes
+from rainbow_sched.matching.structure.shapes import Shapes
 from rainbow_sched.model.binding import UNBOUND, Binding, GroupHosts, NodeRules
 from rainbow_sched.model.errors import AlreadyExists, NotFound
 from rainbow_sched.model.graph import Graph, Mark, Subsystem
@@ -61,19 +61,17 @@ class CypherBackend:
     def put(self, cluster: str, graph: Graph) -> None:
         writer.check_graph(graph)
         self._bindings.pop(cluster, None)
-        with self._change(cluster):
+        with self._change(cluster, new=True):
             self._forget(cluster)
             writer.write_graph(self._engine, cluster, graph)
 
     def put_subsystem(self, cluster: str, subsystem: Subsystem) -> None:
-        self._known(cluster)
         self._bindings.pop(cluster, None)
         with self._change(cluster):
             self._engine.run(queries.FORGET_SUBSYSTEM, cluster=cluster, subsystem=subsystem.name)
             writer.write_subsystem(self._engine, cluster, subsystem)
 
     def drop_subsystem(self, cluster: str, name: str) -> None:
-        self._known(cluster)
         self._bindings.pop(cluster, None)
         with self._change(cluster):
             if not self._engine.run(queries.ALL_FACTS, clusters=[cluster], subsystem=name):
@@ -92,26 +90,29 @@ class CypherBackend:
             self._rules.pop(cluster, None)
 
     def mark(self, cluster: str, marks: Mapping[str, Mark]) -> None:
-        self._known(cluster)
         with self._change(cluster):
             writer.write_marks(self._engine, cluster, marks)
 
     def use(self, cluster: str, used: Mapping[str, int]) -> None:
-        self._known(cluster)
         with self._change(cluster):
             writer.write_use(self._engine, cluster, used)
 
     def place(self, cluster: str, key: str, request: PreparedRequest, hosts: Sequence[str] = ()) -> bool:
-        self._known(cluster)
         with self._change(cluster):
-            facts = Facts(runs)
-            state = self._whole(cluster, facts)
+            state = self._whole(cluster)
             if key in state.placed:
                 raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
-            plan = _plan(state, request)
-            barred = _bound(state, request, facts).barred
-            within = state.hosts_named(hosts) if hosts else None
-            found = place(state.fold, plan, facts, state.taken.column(), state.unavailable, None, barred, within)
+            planner = Planner(request.request)
+            found = place(
+                state.fold,
+                planner.plan(state.fold.structure.units),
+                state.facts,
+                state.taken.column(),
+                state.unavailable,
+                None,
+                state.bound(request, planner).barred,
+                state.hosts_named(hosts),
+            )
             ids = state.fold.graph.ids
             writer.write_job(self._engine, cluster, key, {ids[i]: units for i, units in found.taken.items()})
         return found.complete
@@ -141,23 +142,14 @@ class CypherBackend:
         kept = self._bindings.setdefault(cluster, OrderedDict())
         known = kept.get(request.match_key)
         if known is None:
-            known = kept[request.match_key] = self._bound_of(cluster, request)[0].binding
+            bound = self._whole(cluster).bound(request, Planner(request.request))
+            known = kept[request.match_key] = bound.binding
             if len(kept) > MAX_CACHED_BINDINGS:
                 kept.popitem(last=False)
         return known
 
     def concrete_hosts(self, cluster: str, request: PreparedRequest, key: str = "") -> tuple[GroupHosts, ...]:
-        bound, state, facts = self._bound_of(cluster, request)
-        if state.rules is None:
-            return ()
-        return state.concrete_hosts(bound, _plan(state, request), facts, key)
-
-    def _bound_of(self, cluster: str, request: PreparedRequest) -> tuple[ClusterBinding, ClusterState, Facts]:
-        self._known(cluster)
-        facts = Facts(runs)
-        with self._lock:
-            state = self._whole(cluster, facts)
-        return _bound(state, request, facts), state, facts
+        return self._whole(cluster).concrete_hosts(request, Planner(request.request), key)
 
     def _ready(self, names: tuple[str, ...], prepared: PreparedRequest) -> Iterator[tuple[ClusterState, Fitter]]:
         """Iterate over the clusters in order, each with its matcher.
@@ -173,22 +165,18 @@ class CypherBackend:
         plain = self._states(tuple(name for name in names if name not in ruled), request, judge, facts)
         for name in names:
             if name in ruled:
-                own = Facts(runs)
-                with self._lock:
-                    state = self._whole(name, own)
-                yield state, Fitter(request, own, rules=state.rules)
+                state = self._whole(name)
+                yield state, Fitter(request, state.facts, rules=state.rules)
             else:
                 yield next(plain), fitter
 
     def match(self, request: PreparedRequest, clusters: Collection[str] | None = None) -> Matches:
         names = self._asked(clusters)
-        seen: dict[str, tuple[Fitter, Fold, Shape, Shape]] = {}
+        seen: dict[str, tuple[ClusterState, Fitter]] = {}
         now, ever, unknown = [], [], []
         for at, (state, fitter) in enumerate(self._ready(names, request)):
-            shape_now, shape_ever = _shapes(state, request.request)
-            seen[state.name] = (fitter, state.fold, shape_now, shape_ever)
-            can = fitter.fits(state.fold, shape_ever)
-            does = can if shape_now is shape_ever or not can else fitter.fits(state.fold, shape_now)
+            seen[state.name] = (state, fitter)
+            does, can = state.fits(request.request, fitter)
             if can:
                 ever.append(at)
             if does:
@@ -197,28 +185,23 @@ class CypherBackend:
                 unknown.append(at)
 
         def count(name: str) -> tuple[int, int]:
-            fitter, fold, shape_now, shape_ever = seen[name]
-            return fitter.slots(fold, shape_now), fitter.slots(fold, shape_ever)
+            state, fitter = seen[name]
+            return state.slots(request.request, fitter)
 
         return Matches(names, now, ever, unknown, count)
 
     def explain(self, request: PreparedRequest, clusters: Collection[str] | None = None) -> list[Explanation]:
         found = []
         for verdict in self.match(request, clusters):
-            facts = Facts(runs)  # of this cluster alone, which is read again
-            with self._lock:
-                state = self._whole(verdict.cluster, facts)
-            rules = state.rules if request.may_bind else None
-            explainer = Explainer(request.request, facts, rules)
-            now, ever = _shapes(state, request.request)
-            mixed = _bound(state, request, facts).binding.mixed
+            state = self._whole(verdict.cluster)
+            explainer = Explainer(request.request, state.facts, state.rules_for(request))
+            now, ever = state.shapes(request.request)
+            mixed = state.bound(request, Planner(request.request)).binding.mixed
             found.append(explainer.explain(verdict, ClusterView(state.fold, now, ever, state.shape_of), mixed))
         return found
 
     def summary(self, cluster: str) -> Summary:
-        self._known(cluster)
-        with self._lock:
-            state = self._whole(cluster, Facts(runs))
+        state = self._whole(cluster)
         state.version = self._versions[cluster]
         return state.totals()
 
@@ -251,8 +234,10 @@ class CypherBackend:
         return tuple(sorted(set(clusters)))
 
     @contextmanager
-    def _change(self, cluster: str) -> Iterator[None]:
+    def _change(self, cluster: str, *, new: bool = False) -> Iterator[None]:
         """Run one change of a cluster in a transaction and increase the version."""
+        if not new:
+            self._known(cluster)
         with self._lock:
             with self._engine.transaction():
                 yield
@@ -264,9 +249,13 @@ class CypherBackend:
         for query in (queries.FORGET_JOBS, queries.FORGET_FACTS, queries.FORGET_VERTICES):
             self._engine.run(query, cluster=cluster)
 
-    def _whole(self, cluster: str, facts: Facts) -> ClusterState:
-        rows = reader.whole(self._engine, cluster)
-        state = _state(cluster, rows, reader.subsystems(self._engine, cluster), facts, Shapes())
+    def _whole(self, cluster: str) -> ClusterState:
+        """Read a cluster with everything about it, and with facts of its own."""
+        self._known(cluster)
+        with self._lock:
+            rows = reader.whole(self._engine, cluster)
+            subsystems = reader.subsystems(self._engine, cluster)
+        state = _state(cluster, rows, subsystems, Facts(runs), Shapes())
         state.rules = self._rules.get(cluster)
         return state
 
@@ -275,26 +264,10 @@ def _state(
     name: str, rows: reader.GraphRows, subsystems: list[Subsystem], facts: Facts, shapes: Shapes
 ) -> ClusterState:
     """Build the state of a cluster from the database's rows."""
-    state = ClusterState(name, Fold(Structure(rows.graph, shapes), subsystems, facts, shapes), 0)
+    state = ClusterState(name, Fold(Structure(rows.graph, shapes), subsystems, facts, shapes), facts)
     ids = rows.graph.ids
     state.set_marks({ids[i]: Mark.DOWN for i in rows.down})
     state.set_report({ids[i]: units for i, units in rows.used.items()})
     for key, taken in rows.placed.items():
         state.hold(key, dict(taken), {})
     return state
-
-
-def _shapes(state: ClusterState, request: Request) -> tuple[Shape, Shape]:
-    if request.hosts or request.not_hosts:
-        return state.named(request)
-    return state.now(), state.fold.root
-
-
-def _plan(state: ClusterState, request: PreparedRequest) -> Plan:
-    return Planner(request.request).plan(state.fold.structure.units)
-
-
-def _bound(state: ClusterState, request: PreparedRequest, facts: Facts) -> ClusterBinding:
-    if state.rules is None or not request.may_bind:
-        return ClusterBinding()
-    return state.bound(request.match_key, _plan(state, request), facts)
