@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 
 from rainbow_sched.graphs.cypher import queries
 from rainbow_sched.graphs.cypher.engine import CypherEngine, Row
-from rainbow_sched.graphs.cypher.values import sort_key
-from rainbow_sched.graphs.cypher.writer import listed
+from rainbow_sched.graphs.cypher.writer import listed, sort_key
 from rainbow_sched.model.graph import NOTHING, Graph, Subsystem, Vertex
 from rainbow_sched.model.request import Equals, Level, Request, Requirement, Runs, Scalar, Term, Within
 from rainbow_sched.model.request_summary import RequestSummary

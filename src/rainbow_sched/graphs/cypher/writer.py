@@ -1,21 +1,25 @@
-"""Write graphs, subsystems, marks and used units to the property graph."""
+"""Write graphs, subsystems, marks and used units to the property graph.
+
+The columns of a field let a database compare as Rainbow does: equality across types, and version order.
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rainbow_sched.graphs.cypher import queries
 from rainbow_sched.graphs.cypher.engine import CypherEngine
-from rainbow_sched.graphs.cypher.values import field_row
 from rainbow_sched.matching.structure.facts import fields_of
 from rainbow_sched.model.errors import Invalid, NotFound, Unsupported
 from rainbow_sched.model.graph import Graph, Mark, Subsystem, Vertex
 from rainbow_sched.model.request import Scalar
+from rainbow_sched.model.versions import is_number, is_version, texts, version_key
 
 MAX_VERTICES = 100_000  # a row is written in about 0.1 ms; larger graphs belong into the memory backend
+EXACT = 2**53  # databases compare numbers as doubles; beyond this, two whole numbers may look equal
 _BATCH = 2_000
 _BETWEEN = "\n"  # separates types in one text; no type holds it
 
@@ -36,42 +40,22 @@ def listed(types: Iterable[str]) -> str:
 
 
 def write_graph(engine: CypherEngine, cluster: str, graph: Graph) -> None:
-    """Add all vertices and edges of a graph."""
-    check_graph(graph)
-    ends = _spans(graph.parents)
+    """Add all vertices and edges of a graph that `check_graph` allows."""
+    keys = [key_of(cluster, id) for id in graph.ids]
+    spans = _spans(graph.parents)
     kinds, above = _types_around(graph)
-    _in_batches(
-        engine,
-        queries.ADD_VERTICES,
-        (
-            {
-                "key": key_of(cluster, graph.ids[i]),
-                "cluster": cluster,
-                "id": graph.ids[i],
-                "pos": i,
-                "parent": graph.parents[i],
-                "lo": ends[i][0],
-                "hi": ends[i][1],
-                "name": graph.names[i],
-                "type": graph.types[i],
-                "size": graph.sizes[i],
-                "unit": graph.units[i],
-                "metadata": json.dumps(graph.metadata[i], default=dict) if i in graph.metadata else "",
-                "kinds": kinds[i],
-                "above": above[i],
-            }
-            for i in range(len(graph))
-        ),
+    vertices = (
+        {
+            "key": key,
+            "kinds": kinds[i],
+            "above": above[i],
+            **_vertex_row(cluster, graph.vertex(i), i, graph.parents[i], spans[i]),
+        }
+        for i, key in enumerate(keys)
     )
-    _in_batches(
-        engine,
-        queries.ADD_CONTAINS,
-        (
-            {"a": key_of(cluster, graph.ids[parent]), "b": key_of(cluster, graph.ids[i])}
-            for i, parent in enumerate(graph.parents)
-            if parent >= 0
-        ),
-    )
+    _in_batches(engine, queries.ADD_VERTICES, vertices)
+    edges = ({"a": keys[parent], "b": key} for key, parent in zip(keys, graph.parents, strict=True) if parent >= 0)
+    _in_batches(engine, queries.ADD_CONTAINS, edges)
 
 
 def check_graph(graph: Graph) -> None:
@@ -91,51 +75,48 @@ def write_subsystem(engine: CypherEngine, cluster: str, subsystem: Subsystem) ->
     if len(subsystem.vertices) > MAX_VERTICES:
         raise Unsupported(f"the cypher backend keeps up to {MAX_VERTICES} vertices for a subsystem")
     known_vertices(engine, cluster, {host for hosts in subsystem.hangs_on for host in hosts})
+    spans = _spans(subsystem.parents)
+    facts: list[dict[str, Any]] = []
     fields: dict[str, dict[str, Any]] = {}
     has: list[dict[str, Any]] = []
     hangs: list[dict[str, Any]] = []
-    for vertex, _, hosts in subsystem.items():
+    for i, (vertex, parent, hosts) in enumerate(subsystem.items()):
         key = fact_key(cluster, subsystem.name, vertex.id)
-        rows = {row["key"]: row for row in (field_row(*pair) for pair in _values(vertex))}
-        fields |= rows
-        has += [{"a": key, "b": row} for row in rows]
+        row = _vertex_row(cluster, vertex, i, parent, spans[i])
+        facts.append({"key": key, "subsystem": subsystem.name, **row})
+        values = [field_row(name, value) for name, values in fields_of(vertex).items() for value in values]
+        own = {value["key"]: value for value in values}
+        fields |= own
+        has += [{"a": key, "b": field} for field in own]
         hangs += [{"a": key_of(cluster, host), "b": key, "place": place} for place, host in enumerate(hosts)]
-    _in_batches(engine, queries.ADD_FACTS, _fact_rows(cluster, subsystem))
-    _in_batches(engine, queries.ADD_FIELDS, iter(fields.values()))
-    _in_batches(engine, queries.ADD_HAS, iter(has))
-    _in_batches(engine, queries.ADD_HANGS, iter(hangs))
+    _in_batches(engine, queries.ADD_FACTS, facts)
+    _in_batches(engine, queries.ADD_FIELDS, fields.values())
+    _in_batches(engine, queries.ADD_HAS, has)
+    _in_batches(engine, queries.ADD_HANGS, hangs)
 
 
-def _values(vertex: Vertex) -> Iterator[tuple[str, Scalar]]:
-    for name, values in fields_of(vertex).items():
-        yield from ((name, value) for value in values)
-
-
-def _fact_rows(cluster: str, subsystem: Subsystem) -> Iterator[dict[str, Any]]:
-    spans = _spans(subsystem.parents)
-    for i, (vertex, parent, _) in enumerate(subsystem.items()):
-        yield {
-            "key": fact_key(cluster, subsystem.name, vertex.id),
-            "cluster": cluster,
-            "subsystem": subsystem.name,
-            "id": vertex.id,
-            "pos": i,
-            "parent": parent,
-            "lo": spans[i][0],
-            "hi": spans[i][1],
-            "name": vertex.name,
-            "type": vertex.type,
-            "size": vertex.size,
-            "unit": vertex.unit,
-            "metadata": json.dumps(vertex.metadata, default=dict) if vertex.metadata else "",
-        }
+def _vertex_row(cluster: str, vertex: Vertex, position: int, parent: int, span: tuple[int, int]) -> dict[str, Any]:
+    """Return the columns that the vertices of graphs and subsystems share."""
+    return {
+        "cluster": cluster,
+        "id": vertex.id,
+        "pos": position,
+        "parent": parent,
+        "lo": span[0],
+        "hi": span[1],
+        "name": vertex.name,
+        "type": vertex.type,
+        "size": vertex.size,
+        "unit": vertex.unit,
+        "metadata": json.dumps(vertex.metadata, default=dict) if vertex.metadata else "",
+    }
 
 
 def write_marks(engine: CypherEngine, cluster: str, marks: Mapping[str, Mark]) -> None:
     """Mark vertices as down, drained or up."""
     known_vertices(engine, cluster, marks)
     rows = [{"key": key_of(cluster, id), "mark": "" if mark is Mark.UP else mark.value} for id, mark in marks.items()]
-    _in_batches(engine, queries.MARK, iter(rows))
+    _in_batches(engine, queries.MARK, rows)
 
 
 def write_use(engine: CypherEngine, cluster: str, used: Mapping[str, int]) -> None:
@@ -150,7 +131,7 @@ def write_use(engine: CypherEngine, cluster: str, used: Mapping[str, int]) -> No
         for id, (lo, hi, size) in found.items()
         if hi == lo + 1
     ]
-    _in_batches(engine, queries.USE_UNITS, iter(leaves))
+    _in_batches(engine, queries.USE_UNITS, leaves)
     for id, (lo, hi, _) in found.items():
         if hi > lo + 1 and used[id]:
             engine.run(queries.USE_WHOLE, cluster=cluster, lo=lo, hi=hi)
@@ -162,7 +143,7 @@ def write_job(engine: CypherEngine, cluster: str, job: str, ids: Mapping[str, in
     engine.run(queries.FORGET_JOB, key=key)
     engine.run(queries.ADD_JOB, key=key, cluster=cluster, job=job)
     rows = [{"a": key, "b": key_of(cluster, id), "units": units} for id, units in ids.items()]
-    _in_batches(engine, queries.ADD_TAKES, iter(rows))
+    _in_batches(engine, queries.ADD_TAKES, rows)
 
 
 def known_vertices(engine: CypherEngine, cluster: str, ids: Iterable[str]) -> dict[str, tuple[int, int, int]]:
@@ -178,8 +159,9 @@ def known_vertices(engine: CypherEngine, cluster: str, ids: Iterable[str]) -> di
     return found
 
 
-def _in_batches(engine: CypherEngine, query: str, rows: Iterator[dict[str, Any]]) -> None:
-    while batch := list(itertools.islice(rows, _BATCH)):
+def _in_batches(engine: CypherEngine, query: str, rows: Iterable[dict[str, Any]]) -> None:
+    waiting = iter(rows)
+    while batch := list(itertools.islice(waiting, _BATCH)):
         engine.run(query, rows=batch)
 
 
@@ -215,5 +197,37 @@ def _types_around(graph: Graph) -> tuple[list[str], list[str]]:
     for i in range(1, len(graph)):
         parent = graph.parents[i]
         above[i] = above[parent] | {graph.types[parent]}
-    texts: dict[frozenset[str], str] = {types: listed(sorted(types)) for types in {*below, *above}}
-    return [texts[types] for types in below], [texts[types] for types in above]
+    written: dict[frozenset[str], str] = {types: listed(sorted(types)) for types in {*below, *above}}
+    return [written[types] for types in below], [written[types] for types in above]
+
+
+def field_row(name: str, value: Scalar) -> dict[str, Any]:
+    """Return one value of a field: its texts for equality, its number and its version key for ranges."""
+    number = float(value) if is_number(value) else 0.0
+    if abs(number) >= EXACT:
+        raise Unsupported(f"the cypher backend compares numbers below 2^53 exactly, and {name} is {value}")
+    written = texts(value)
+    return {
+        "key": f"{name}\n{type(value).__name__}\n{value!r}",
+        "name": name,
+        "one": written[0],
+        "two": written[-1],
+        "numeric": is_number(value),
+        "plain": isinstance(value, str),
+        "number": number,
+        "version": sort_key(written[0]) if is_version(value) else "",
+    }
+
+
+def sort_key(text: str) -> str:
+    """Return an ASCII text that sorts bytewise like `version_key`."""
+    parts = []
+    for rank, number, word in version_key(text):
+        digits = str(number)
+        parts.append(f"{rank}{len(digits):03}{digits}{_ascii(word)} ")  # the blank ends a word and sorts before letters
+    return "".join(parts)
+
+
+def _ascii(word: str) -> str:
+    """Write letters beyond ASCII as `~` and six digits: after all others, in order of their code points."""
+    return word if word.isascii() else "".join(c if c.isascii() else f"~{ord(c):06x}" for c in word)

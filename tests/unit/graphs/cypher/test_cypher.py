@@ -16,7 +16,7 @@ from rainbow_sched.graphs.cypher.engine import Bolt, open_engine
 from rainbow_sched.graphs.cypher.queries import INDEXES
 from rainbow_sched.graphs.cypher.reader import subsystems as stored_subsystems
 from rainbow_sched.graphs.cypher.reader import whole
-from rainbow_sched.graphs.cypher.values import field_row, sort_key
+from rainbow_sched.graphs.cypher.writer import field_row, sort_key
 from rainbow_sched.graphs.formats.compact import from_compact
 from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.matching.fit.fit import Fitter
