@@ -79,13 +79,13 @@ def _read_rule(name: str, entry: Entry) -> AttributeRule:
 def with_compatibility(request: Request, text: str, *, rules: Mapping[str, AttributeRule] = DEFAULT_RULES) -> Request:
     """Return the request with the requirements of the compatibility document `text` on each node."""
     document = read(text)
-    draft = RequestDraft(groups=list(request.groups), notes=list(request.ignored))
+    draft = RequestDraft(groups=list(request.groups), ignored=list(request.ignored))
     try:
         apply_compatibility(Entry(document.data), draft, rules)
     except Invalid as error:
         raise document.with_line(error) from None
     check_requirements(draft.groups)
-    return replace(request, groups=tuple(draft.groups), ignored=tuple(draft.notes))
+    return replace(request, groups=tuple(draft.groups), ignored=tuple(draft.ignored))
 
 
 def apply_compatibility(entry: Entry, draft: RequestDraft, rules: Mapping[str, AttributeRule] = DEFAULT_RULES) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rainbow_sched.jobspecs.reading.fields import Entry
+from rainbow_sched.jobspecs.reading.fields import Entry, located
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.hostlist import expand
 
@@ -73,10 +73,8 @@ class _ConstraintParser:
     def _hostlist(self, entry: Entry) -> Constraint:
         hosts: list[str] = []
         for item in entry.items():
-            try:
+            with located(item.path):
                 found = parse_hosts(item.text(), self._hosts_left)
-            except Invalid as error:
-                raise type(error)(error.what, where=item.path) from None
             self._hosts_left -= len(found)
             hosts.extend(found)
         return Constraint(hosts=_unique(hosts))

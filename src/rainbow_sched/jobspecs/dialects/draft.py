@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from rainbow_sched.jobspecs.dialects.requirements import require_at_nodes
 from rainbow_sched.jobspecs.reading.durations import parse_duration
-from rainbow_sched.jobspecs.reading.fields import Entry, required
-from rainbow_sched.model.errors import Invalid, TooLarge
+from rainbow_sched.jobspecs.reading.fields import Entry, located, required
+from rainbow_sched.model.errors import TooLarge
 from rainbow_sched.model.request import Group, Request, Requirement, Scalar, Task
 
 MAX_NOTES = 100
@@ -18,9 +18,9 @@ MAX_REQUIREMENTS = 10_000  # over all levels
 _TOO_MANY_REQUIREMENTS = f"a request has at most {MAX_REQUIREMENTS} requirements"
 
 
-@dataclass(slots=True)
+@dataclass
 class RequestDraft:
-    """The parts of one `Request`; `finish` builds it."""
+    """The parts of one `Request`, by the names of its fields; `finish` builds it."""
 
     groups: list[Group] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
@@ -35,11 +35,15 @@ class RequestDraft:
     image: str = ""
     parameters: dict[str, Scalar] = field(default_factory=dict)
     options: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
 
-    def note(self, entry: Entry, sentence: str) -> None:
-        """Report a part that is not supported."""
-        add_note(self.notes, f"{entry.path}: {sentence}" if entry.path else sentence)
+    def note(self, where: Entry | str, sentence: str) -> None:
+        """Report a part that is not supported; after MAX_NOTES, report once that there are more."""
+        place = where.path if isinstance(where, Entry) else where
+        if len(self.ignored) < MAX_NOTES:
+            self.ignored.append(f"{place}: {sentence}" if place else sentence)
+        elif len(self.ignored) == MAX_NOTES:
+            self.ignored.append("and more that is not honoured")
 
     def require(self, needed: Mapping[str, Sequence[Requirement]]) -> None:
         """Add requirements, by group name, to the nodes of the groups; the empty name means all groups."""
@@ -56,22 +60,8 @@ class RequestDraft:
         if len(self.tasks) > MAX_TASKS:
             raise TooLarge(f"a jobspec has at most {MAX_TASKS} tasks")
         check_requirements(self.groups)
-        return Request(
-            groups=tuple(self.groups),
-            tasks=tuple(self.tasks),
-            requires=self.requires,
-            hosts=self.hosts,
-            not_hosts=self.not_hosts,
-            properties=self.properties,
-            duration=self.duration,
-            name=self.name,
-            environment=self.environment,
-            cwd=self.cwd,
-            image=self.image,
-            parameters=self.parameters,
-            options=self.options,
-            ignored=tuple(self.notes),
-        )
+        parts = {"groups": tuple(self.groups), "tasks": tuple(self.tasks), "ignored": tuple(self.ignored)}
+        return Request(**vars(self) | parts)
 
     def read_environment(self, entry: Entry) -> None:
         """Read variables to set; unsetting a variable (a null value) is reported."""
@@ -86,10 +76,8 @@ class RequestDraft:
     def read_duration(self, entry: Entry) -> None:
         """Read seconds or text such as `30m`; zero means no limit."""
         if isinstance(entry.value, str):
-            try:
+            with located(entry.path):
                 self.duration = parse_duration(entry.value)
-            except Invalid as error:
-                raise entry.error(error.what) from None
         else:
             seconds = entry.number()
             if seconds >= 10**9:
@@ -100,14 +88,6 @@ class RequestDraft:
         """Read the variables for selection policies."""
         for name, value in entry.keys().items():
             self.parameters[name] = value.scalar()
-
-
-def add_note(notes: list[str], sentence: str) -> None:
-    """Add a note; after MAX_NOTES, add one that says there are more."""
-    if len(notes) < MAX_NOTES:
-        notes.append(sentence)
-    elif len(notes) == MAX_NOTES:
-        notes.append("and more that is not honoured")
 
 
 def check_requirements(groups: Iterable[Group]) -> None:

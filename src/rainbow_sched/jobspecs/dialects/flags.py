@@ -1,4 +1,4 @@
-"""Convert command-line flags (`-N -n -c -g --mem -t`) into a Request, as `flux submit` does.
+"""Convert command-line flags (`-N -n -c -g --mem`) into a Request, as `flux submit` does.
 
 `-n` tasks are spread evenly over `-N` nodes; `-N` alone means one task on each node, exclusively.
 Without `-N` each task is a slot inside one node. Memory is per node; without `-N` it is for the
@@ -7,11 +7,10 @@ job, spread evenly over its tasks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from rainbow_sched.jobspecs.dialects.slots import spread_slot
-from rainbow_sched.jobspecs.reading.durations import parse_duration
+from rainbow_sched.jobspecs.reading.fields import located
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.quantities import parse_bytes
 from rainbow_sched.model.request import MAX_COUNT, Count, Group, Level, Request, Task
@@ -22,7 +21,7 @@ _UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
-    """The flags of a submission; None or empty: not given."""
+    """The flags that say what a job runs and needs; None or empty: not given."""
 
     nodes: int | None = None
     tasks: int | None = None
@@ -31,15 +30,9 @@ class Flags:
     gpus_per_node: int = 0
     memory: str = ""  # per node, such as 4G; a bare number is in MiB, as in Slurm
     memory_per_core: str = ""
-    time: str = ""
     exclusive: bool = False
-    name: str = ""
     command: tuple[str, ...] = ()
     script: str = ""  # runs once, on the first node
-    cwd: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, str] = field(default_factory=dict)
-    ignored: tuple[str, ...] = ()
 
 
 def request_from_flags(flags: Flags) -> Request:
@@ -62,20 +55,7 @@ def request_from_flags(flags: Flags) -> Request:
                 inside=(*spread_slot(Count(slots), inner, label=LABEL, in_node=True), *per_node),
             ),
         )
-    try:
-        duration = parse_duration(flags.time) if flags.time else None
-    except Invalid as error:
-        raise Invalid(error.what, where="--time") from None
-    return Request(
-        groups=(Group(levels=levels, name=LABEL),),
-        tasks=_tasks(flags, tasks),
-        duration=duration,
-        name=flags.name,
-        cwd=flags.cwd,
-        environment=dict(flags.environment),
-        options=dict(flags.options),
-        ignored=flags.ignored,
-    )
+    return Request(groups=(Group(levels=levels, name=LABEL),), tasks=_tasks(flags, tasks))
 
 
 def memory_level(amount: int) -> Level:
@@ -135,10 +115,8 @@ def _per_node(flags: Flags) -> tuple[Level, ...]:
 
 
 def _bytes(text: str, where: str) -> int:
-    try:
+    with located(where):
         return parse_bytes(text, default="M")
-    except Invalid as error:
-        raise Invalid(error.what, where=where) from None
 
 
 def _tasks(flags: Flags, tasks: int) -> tuple[Task, ...]:

@@ -9,14 +9,19 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from rainbow_sched.documents.reader import MAX_BYTES
-from rainbow_sched.jobspecs.dialects.script_options import Grammar, Option, ScriptOptions, read_options
+from rainbow_sched.jobspecs.dialects.constraints import parse_hosts
+from rainbow_sched.jobspecs.dialects.draft import RequestDraft
+from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.jobspecs.manager_options import MANAGER_OPTIONS
+from rainbow_sched.jobspecs.reading.durations import parse_duration
+from rainbow_sched.jobspecs.reading.fields import located
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.hints import did_you_mean
+from rainbow_sched.model.quantities import parse_bytes
 from rainbow_sched.model.request import Request
 
 _SBATCH = re.compile(r"#SBATCH(?:\s|$)(.*)")
@@ -25,6 +30,17 @@ _FLUX = re.compile(r"([^\w]*)(?:flux|FLUX):(.*)")
 _TRIPLE = re.compile(r"(\"{3}|'{3})(.*?)\1")
 # Any directive: marks text without an interpreter line as a script. Bounded repeats keep the search fast.
 _ANY = re.compile(r"^(?:#SBATCH|# ?RAINBOW:?|[^\w\s:]{1,4} {0,4}(?:flux|FLUX):)[ \t]{1,40}-", re.MULTILINE)
+_PROPERTIES = re.compile(r"[-^]?[A-Za-z0-9][\w.+-]*(?:,[-^]?[A-Za-z0-9][\w.+-]*)*")  # that all hold, or do not hold
+_WHOLE = re.compile(r"[1-9][0-9]{0,9}")
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """The letters of options, and the names that take no value."""
+
+    letters: Mapping[str, str]
+    switches: frozenset[str]
+    names: frozenset[str]  # every known long name
 
 
 def _grammar(letters: str, names: str, switches: str, stored: Iterable[str]) -> Grammar:
@@ -64,6 +80,18 @@ RAINBOW = _grammar(
     "exclusive",
     (one.name for one in _STORED if one.rainbow),
 )
+_NUMBERS = {  # what each option with a number says
+    "nodes": "nodes",
+    "ntasks": "tasks",
+    "nslots": "tasks",
+    "cores-per-task": "cores",
+    "cores-per-slot": "cores",
+    "cpus-per-task": "cores",
+    "gpus-per-task": "gpus_per_task",
+    "gpus-per-slot": "gpus_per_task",
+    "gpus-per-node": "gpus_per_node",
+    "ntasks-per-node": "tasks_per_node",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +120,13 @@ def from_script(text: str, *, max_bytes: int = MAX_BYTES) -> Request:
         except ValueError as error:
             raise Invalid(f"the directive cannot be split into words: {error}", where=where) from None
         for option in read_options(words, line.grammar, where):
-            _add(option, line, options, where)
+            if option.known:
+                options.add(option, where, sbatch=line.grammar is SBATCH)
+            elif line.grammar is RAINBOW:
+                raise Invalid(f"unknown option {option}{did_you_mean(option.name, RAINBOW.names)}", where=where)
+            else:
+                options.draft.note(where, f"{option} is not known and not honoured")
     return options.request()
-
-
-def _add(option: Option, line: _Line, options: ScriptOptions, where: str) -> None:
-    if not option.known:
-        if line.grammar is RAINBOW:
-            raise Invalid(f"unknown option {option}{did_you_mean(option.name, RAINBOW.names)}", where=where)
-        options.note(where, f"{option} is not known and not honoured")
-    elif line.grammar is SBATCH:
-        options.add_sbatch(option, where)
-    else:
-        options.add_flux(option, where)
 
 
 def _directives(text: str, options: ScriptOptions) -> list[_Line]:
@@ -125,7 +147,7 @@ def _directives(text: str, options: ScriptOptions) -> list[_Line]:
             commands = commands or not line.startswith("#")
             flux_ended = flux_ended or (prefix is not None and not line.startswith(prefix))
         if directive is not None and sentinel is None and commands:
-            options.note(f"line {number}", "a directive after the first command is not read")
+            options.draft.note(f"line {number}", "a directive after the first command is not read")
         elif directive is not None:
             lines.append(directive)
     return _joined(lines)
@@ -165,3 +187,162 @@ def _directive(line: str, number: int) -> tuple[_Line | None, str | None]:
     if match and (match[2].startswith((" ", "\t")) or not match[2]):
         return _Line(FLUX, match[2], number), match[1]
     return None, None
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option; `known` is True if the grammar has it."""
+
+    name: str
+    value: str
+    known: bool
+
+    def __str__(self) -> str:
+        return f"--{self.name}={self.value}" if self.value else f"--{self.name}"
+
+
+def read_options(words: Sequence[str], grammar: Grammar, where: str) -> Iterator[Option]:
+    """Yield the options of `words`: `-N4`, `-N 4`, `--nodes=4`, `--nodes 4`, and letters without values."""
+    index = 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        if word.startswith("--") and len(word) > 2:
+            name, separator, value = word[2:].partition("=")
+        elif word.startswith("-") and len(word) > 1 and not word.startswith("--"):
+            name, value = grammar.letters.get(word[1], word[1]), word[2:]
+            separator = value
+            if value and name in grammar.switches:
+                raise Invalid(f"-{word[1]} takes no value", where=where)
+        else:
+            raise Invalid(f"{word[:40]!r} is not an option", where=where)
+        known = name in grammar.names
+        follows = index < len(words) and not words[index].startswith("-")
+        if not separator and name not in grammar.switches and follows:
+            value = words[index]
+            index += 1
+        elif not separator and known and name not in grammar.switches:
+            raise Invalid(f"--{name} needs a value", where=where)
+        yield Option(name, value, known)
+
+
+@dataclass(slots=True)
+class ScriptOptions:
+    """Collects the options of a script; `request` builds the Request."""
+
+    script: str
+    draft: RequestDraft = field(default_factory=RequestDraft)
+    numbers: dict[str, int] = field(default_factory=dict)  # nodes, tasks, cores, gpus ...
+    memory: str = ""
+    memory_per_core: str = ""
+    exclusive: bool = False
+    whole_nodes: bool = False  # Flux: -N without -n means exclusive nodes
+
+    def add(self, option: Option, where: str, *, sbatch: bool) -> None:
+        """Add an option of `sbatch`, or of `flux batch` and Rainbow."""
+        name, value, draft = option.name, option.value, self.draft
+        self.whole_nodes = not sbatch or self.whole_nodes
+        if sbatch and name in ("gres", "gpus", "gpus-per-node", "gpus-per-task"):
+            self._add_gpus(option, where)
+        elif name in _NUMBERS:
+            self.numbers[_NUMBERS[name]] = self._whole(option, where)
+        elif name == "job-name":
+            draft.name = value
+        elif name in ("cwd", "chdir"):
+            draft.cwd = value
+        elif name in ("time", "time-limit"):
+            with located(where):
+                draft.duration = parse_duration(value, plain="m" if sbatch else "s")
+        elif name in ("env", "export"):
+            for part in value.split(",") if name == "export" else [value]:
+                self._set_variable(part, option, where)
+        elif name == "requires" and _PROPERTIES.fullmatch(value):
+            words = value.split(",")
+            draft.properties += tuple(word.replace("-", "^", 1) if word[0] == "-" else word for word in words)
+        elif name == "nodelist":
+            with located(where):
+                draft.hosts = parse_hosts(value)
+        elif name == "exclude":
+            with located(where):
+                draft.not_hosts = parse_hosts(value)
+        elif name == "exclusive":
+            self.exclusive = True
+            if value:
+                draft.note(where, f"{option} is read as --exclusive")
+        elif name in ("mem", "mem-per-cpu"):
+            self._set_memory(option, where)
+        elif name in MANAGER_OPTIONS:
+            draft.options[name] = value
+        else:
+            draft.note(where, f"{option} is not honoured")
+
+    def request(self) -> Request:
+        """Return the request for all options."""
+        numbers, draft = self.numbers, self.draft
+        nodes, tasks = numbers.get("nodes"), numbers.get("tasks")
+        per_node, total_gpus = numbers.get("tasks_per_node", 1), numbers.get("gpus", 0)
+        gpus_per_node = numbers.get("gpus_per_node", 0)
+        if nodes is None and (gpus_per_node or total_gpus or self.exclusive or per_node > 1):
+            nodes = 1 if tasks is None or per_node == 1 else -(-tasks // per_node)
+            draft.ignored.append(f"no number of nodes is given: {nodes} assumed")
+        if nodes is not None:
+            if tasks is None and not self.whole_nodes:
+                tasks = nodes * per_node
+            if total_gpus:
+                gpus_per_node = -(-total_gpus // nodes)
+        flags = Flags(
+            nodes=nodes,
+            tasks=tasks,
+            cores_per_task=numbers.get("cores", 1),
+            gpus_per_task=numbers.get("gpus_per_task", 0),
+            gpus_per_node=gpus_per_node,
+            memory=self.memory,
+            memory_per_core=self.memory_per_core,
+            exclusive=self.exclusive,
+            script=self.script,
+        )
+        asked = request_from_flags(flags)
+        draft.groups, draft.tasks = list(asked.groups), list(asked.tasks)
+        return draft.finish()
+
+    def _set_memory(self, option: Option, where: str) -> None:
+        if option.value.rstrip("KMGTkmgt") == "0":
+            self.draft.note(where, f"{option} (all memory of the node) is not honoured")
+            return
+        with located(f"{where}: --{option.name}"):
+            parse_bytes(option.value)
+        if option.name == "mem":
+            self.memory = option.value
+        else:
+            self.memory_per_core = option.value
+
+    def _whole(self, option: Option, where: str) -> int:
+        low, dash, _ = option.value.partition("-")
+        if not _WHOLE.fullmatch(low):
+            raise Invalid(f"{option} must be a whole number of at least 1", where=where)
+        if dash:
+            self.draft.note(where, f"of {option} only the least, {low}, is considered")
+        return int(low)
+
+    def _add_gpus(self, option: Option, where: str) -> None:
+        """Add gpus: `gpu:2` or `gpu:a100:4` of --gres, `4` or `a100:4` of the other options."""
+        parts = option.value.split(":")
+        if option.name == "gres":
+            if parts[0] != "gpu" or "," in option.value:
+                self.draft.note(where, f"{option} is not honoured")
+                return
+            parts = parts[1:]
+        number = parts.pop() if parts and parts[-1].isdecimal() else "1"
+        if parts:
+            self.draft.note(where, f"the kind {':'.join(parts)} of {option} is not checked")
+        if not _WHOLE.fullmatch(number):
+            raise Invalid(f"{option} must be a number of gpus", where=where)
+        key = {"gpus": "gpus", "gpus-per-task": "gpus_per_task"}.get(option.name, "gpus_per_node")
+        self.numbers[key] = int(number)
+
+    def _set_variable(self, text: str, option: Option, where: str) -> None:
+        name, separator, value = text.partition("=")
+        if separator and name:
+            self.draft.environment[name] = value
+        elif name not in ("ALL", ""):
+            self.draft.note(where, f"{name} of {option} is not honoured; write NAME=VALUE")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rainbow_sched.documents.reader import child_path
@@ -78,6 +79,15 @@ class Entry:
         if not isinstance(self.value, str | int | float | bool):
             raise self.error(f"expected text, a number, true or false, not {_named(self.value)}")
         return self.value
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Add the place `where` to an error of a reader that does not know where its text stands."""
+    try:
+        yield
+    except Invalid as error:
+        raise type(error)(error.what, where=where) from None
 
 
 def required(entries: Mapping[str, Entry], key: str, of: Entry) -> Entry:

@@ -1,6 +1,7 @@
 """Exact texts of the output for people."""
 
 import datetime
+from dataclasses import replace
 from itertools import product
 
 from rainbow_sched.cli.commands.cancel import sentence
@@ -204,7 +205,9 @@ def test_a_plan_ticks_the_chosen_cluster_and_gives_a_reason_for_each_other():
     text = decisions.plan(
         decision,
         explanations,
-        request=request_from_flags(Flags(nodes=4, command=("x",), ignored=("line 4: --mail-type is not honoured",))),
+        request=replace(
+            request_from_flags(Flags(nodes=4, command=("x",))), ignored=("line 4: --mail-type is not honoured",)
+        ),
         now=NOW,
         managers={"perl": "slurm", "corona": "flux", "tuo": "flux"},
         source="job.sh",

@@ -55,14 +55,6 @@ def test_memory_is_said_in_the_largest_unit_that_loses_nothing(amount, count, un
         assert memory_level(amount) == Level(type="memory", count=Count(count), unit=unit)
 
 
-def test_time_and_name_and_the_rest_are_carried():
-    request = request_from_flags(
-        Flags(time="1:30:00", name="lmp", cwd="/tmp", environment={"A": "1"}, options={"q": "x"})
-    )
-    assert (request.duration, request.name, request.cwd) == (5400.0, "lmp", "/tmp")
-    assert (request.environment, request.options, request.tasks) == ({"A": "1"}, {"q": "x"}, ())
-
-
 @pytest.mark.parametrize(
     ("flags", "where"),
     [
@@ -74,7 +66,6 @@ def test_time_and_name_and_the_rest_are_carried():
         ({"exclusive": True}, "--exclusive"),
         ({"gpus_per_node": 1}, "--gpus-per-node"),
         ({"memory": "lots"}, "--mem"),
-        ({"time": "soon"}, "--time"),
     ],
 )
 def test_flags_that_make_no_sense_are_refused_by_name(flags, where):

@@ -139,7 +139,8 @@ def test_an_answer_that_cannot_be_read_is_no_answer():
 
 def test_a_request_becomes_a_jobspec_with_its_mark_environment_and_output():
     asked = replace(
-        flags(nodes=2, tasks=2, cores_per_task=4, time="10m"),
+        flags(nodes=2, tasks=2, cores_per_task=4),
+        duration=600.0,
         options={"partition": "batch"},
         properties=("ib",),
         requires=(Requirement("software", (Equals("name", "x"),)),),

@@ -64,7 +64,7 @@ def of(*levels: Level) -> Request:
         (flags(tasks=2, gpus_per_task=1), ["--ntasks=2", "--cpus-per-task=1", "--gpus-per-task=1"]),
         (flags(tasks=2, cores_per_task=2, memory="4G"), ["--ntasks=2", "--cpus-per-task=2", "--mem-per-cpu=1024M"]),
         (
-            flags(nodes=1, tasks=1, gpus_per_node=2, memory="4G", time="90s"),
+            replace(flags(nodes=1, tasks=1, gpus_per_node=2, memory="4G"), duration=90.0),
             [
                 "--nodes=1",
                 "--ntasks-per-node=1",
