@@ -12,19 +12,7 @@ from typing import TypeAlias
 
 from rainbow_sched.documents.reader import DocumentLimits, read
 from rainbow_sched.jobspecs.reading.fields import Entry, required
-from rainbow_sched.model.request import (
-    Count,
-    Equals,
-    Group,
-    Level,
-    Request,
-    Requirement,
-    Runs,
-    Scalar,
-    Task,
-    Term,
-    Within,
-)
+from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Runs, Task, Term, Within
 
 FORMAT_VERSION = 1
 LIMITS = DocumentLimits(bytes=4 * 1024 * 1024, depth=200, nodes=200_000)  # canonical text can exceed its source
@@ -111,12 +99,8 @@ def _term(term: Term) -> Plain:
         return {"field": term.field, "equals": term.value}
     if isinstance(term, Runs):
         return {"field": term.field, "runs": term.target}
-    data: Plain = {"field": term.field}
-    if term.min is not None:
-        data["min"] = term.min
-    if term.max is not None:
-        data["max"] = term.max
-    return data
+    bounds = {"min": term.min, "max": term.max}
+    return {"field": term.field} | {key: bound for key, bound in bounds.items() if bound is not None}
 
 
 def _task(task: Task) -> Plain:
@@ -201,9 +185,7 @@ def _read_term(entry: Entry) -> Term:
         return Equals(field, entries["equals"].scalar())
     if "runs" in entries:
         return Runs(field, _any_text(entries["runs"]))
-    least: Scalar | None = entries["min"].scalar() if "min" in entries else None
-    most: Scalar | None = entries["max"].scalar() if "max" in entries else None
-    return Within(field, least, most)
+    return Within(field, **{key: entries[key].scalar() for key in ("min", "max") if key in entries})
 
 
 def _read_task(entry: Entry) -> Task:

@@ -29,7 +29,7 @@ OURS = {
     | {
         *("cli.commands.submit", "cli.input.cluster_names", "cli.input.job_options", "cli.input.job_request"),
         *("client.submission", "documents", "documents.reader"),
-        *("jobspecs", "jobspecs.canonical", "jobspecs.dialects", "jobspecs.dialects.flags", "jobspecs.dialects.slots"),
+        *("jobspecs", "jobspecs.canonical", "jobspecs.dialects", "jobspecs.dialects.flags"),
         *("jobspecs.manager_options", "jobspecs.reading", "jobspecs.reading.counts", "jobspecs.reading.durations"),
         *("jobspecs.reading.fields",),
         *("model.attempt", "model.job", "model.quantities", "model.ranges", "model.request"),

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rainbow_sched.jobspecs.dialects.requirements import require_at_nodes
+from rainbow_sched.jobspecs.reading.counts import parse_count
 from rainbow_sched.jobspecs.reading.durations import parse_duration
 from rainbow_sched.jobspecs.reading.fields import Entry, located, required
 from rainbow_sched.model.errors import TooLarge
-from rainbow_sched.model.request import Group, Request, Requirement, Scalar, Task
+from rainbow_sched.model.request import Count, Group, Request, Requirement, Scalar, Task
 
 MAX_NOTES = 100
 MAX_TASKS = 256
@@ -62,6 +63,25 @@ class RequestDraft:
         check_requirements(self.groups)
         parts = {"groups": tuple(self.groups), "tasks": tuple(self.tasks), "ignored": tuple(self.ignored)}
         return Request(**vars(self) | parts)
+
+    def read_count(self, entry: Entry) -> Count:
+        """Read the count of a resource."""
+        count, note = parse_count(entry)
+        if note:
+            self.note(entry, note)
+        return count
+
+    def read_attribute(self, key: str, entry: Entry) -> bool:
+        """Read a duration, environment or working directory; return False for another key."""
+        if key == "duration":
+            self.read_duration(entry)
+        elif key == "environment":
+            self.read_environment(entry)
+        elif key == "cwd":
+            self.cwd = entry.text()
+        else:
+            return False
+        return True
 
     def read_environment(self, entry: Entry) -> None:
         """Read variables to set; unsetting a variable (a null value) is reported."""

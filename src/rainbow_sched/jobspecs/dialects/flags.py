@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from rainbow_sched.jobspecs.dialects.slots import spread_slot
+from rainbow_sched.jobspecs.reading.counts import spread_slot
 from rainbow_sched.jobspecs.reading.fields import located
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.quantities import parse_bytes

@@ -1,6 +1,6 @@
 """Read Flux jobspecs, version 1 (RFC 25) and canonical (RFC 14), with the optional extension `requires`.
 
-Counts multiply down the tree. Slots become levels: see `slots.py`. Resources inside a slot are
+Counts multiply down the tree. Slots become levels: see `spread_slot`. Resources inside a slot are
 exclusive by default, as in RFC 14; a level without children is always allocated whole, so only
 levels with children are marked exclusive.
 """
@@ -13,8 +13,7 @@ from dataclasses import replace
 from rainbow_sched.jobspecs.dialects.constraints import parse_constraint
 from rainbow_sched.jobspecs.dialects.draft import RequestDraft, read_command, read_task_count
 from rainbow_sched.jobspecs.dialects.requirements import parse_requires
-from rainbow_sched.jobspecs.dialects.slots import WITHIN_A_NODE, spread_slot
-from rainbow_sched.jobspecs.reading.counts import parse_count
+from rainbow_sched.jobspecs.reading.counts import WITHIN_A_NODE, spread_slot
 from rainbow_sched.jobspecs.reading.fields import Entry, required
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.hints import did_you_mean
@@ -77,7 +76,7 @@ class FluxTree:
         kind = required(entries, "type", entry).text()
         if kind == "gpu" and entries.get("count", entry).value == 0 and "with" not in entries:
             return ()  # Flux's tools write "no gpu" as count 0
-        count = self._count(required(entries, "count", entry))
+        count = self._draft.read_count(required(entries, "count", entry))
         below = in_node or kind in WITHIN_A_NODE
         within = above * count.min if above is not None and count.exact else None
         inside = tuple(
@@ -123,12 +122,6 @@ class FluxTree:
             self._draft.note(entries["exclusive"], "a slot belongs to the job alone")
         return spread_slot(count, inside, label=label, in_node=in_node)
 
-    def _count(self, entry: Entry) -> Count:
-        parsed = parse_count(entry)
-        if parsed.note:
-            self._draft.note(entry, parsed.note)
-        return parsed.count
-
 
 def _tasks(entry: Entry, tree: FluxTree, draft: RequestDraft) -> None:
     for item in entry.nonempty_items():
@@ -160,12 +153,9 @@ def _system(key: str, entry: Entry, draft: RequestDraft) -> None:
     """Read one system attribute; an unknown one is only reported, as in RFC 14."""
     if key == "duration":
         entry.number()
-        draft.read_duration(entry)
-    elif key == "environment":
-        draft.read_environment(entry)
-    elif key == "cwd":
-        draft.cwd = entry.text()
-    elif key in OPTIONS:
+    if draft.read_attribute(key, entry):
+        return
+    if key in OPTIONS:
         draft.options[key] = entry.text()
     elif key == "constraints":
         constraint = parse_constraint(entry)

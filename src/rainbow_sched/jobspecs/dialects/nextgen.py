@@ -1,4 +1,7 @@
-"""Read the prototype's jobspec ("nextgen"): a map of named resources, and tasks that refer to them."""
+"""Read the prototype's jobspec ("nextgen"): a map of named resources, and tasks that refer to them.
+
+In a resource, `replicas` marks the slot, and counts below it are totals.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,20 @@ from dataclasses import replace
 
 from rainbow_sched.jobspecs.dialects.compatibility import DEFAULT_RULES, AttributeRule, apply_compatibility
 from rainbow_sched.jobspecs.dialects.draft import MAX_TASKS, RequestDraft, read_command, read_task_count
-from rainbow_sched.jobspecs.dialects.nextgen_tree import NextgenTree, is_scheduled
 from rainbow_sched.jobspecs.dialects.requirements import block_names, parse_requires
+from rainbow_sched.jobspecs.reading.counts import WITHIN_A_NODE, split_evenly, spread_slot, times
 from rainbow_sched.jobspecs.reading.fields import Entry, required
 from rainbow_sched.model.errors import TooLarge
 from rainbow_sched.model.hints import did_you_mean
-from rainbow_sched.model.request import Group, Request, Requirement, Task
+from rainbow_sched.model.request import Count, Group, Level, Request, Requirement, Task
 
 TOP = ("version", "name", "resources", "tasks", "task", "groups", "requires", "attributes", "image", "compatibility")
 TASK = (
     *("name", "command", "script", "resources", "group", "replicas", "count", "slot", "requires"),
     *("depends_on", "local", "steps", "attributes"),
 )
+RESOURCE = ("type", "count", "replicas", "with", "requires", "attributes", "schedule", "label", "exclusive", "unit")
+ATTRIBUTES = ("duration", "environment", "cwd", "parameter", "image", "compatibility")
 
 
 def from_nextgen(data: object, rules: Mapping[str, AttributeRule] = DEFAULT_RULES) -> Request:
@@ -42,11 +47,11 @@ def from_nextgen(data: object, rules: Mapping[str, AttributeRule] = DEFAULT_RULE
     return draft.finish()
 
 
-def check_version(entries: Mapping[str, Entry], allowed: tuple[int, ...] = (1,)) -> None:
+def check_version(entries: Mapping[str, Entry]) -> None:
     """Refuse an unknown version; the version is optional."""
     version = entries.get("version")
-    if version is not None and (isinstance(version.value, bool) or version.value not in (*allowed, *map(str, allowed))):
-        raise version.error(f"the version of a jobspec must be {allowed[0]}")
+    if version is not None and (isinstance(version.value, bool) or version.value not in (1, "1")):
+        raise version.error("the version of a jobspec must be 1")
 
 
 def _resources(top: Entry, entries: Mapping[str, Entry], draft: RequestDraft) -> None:
@@ -71,21 +76,12 @@ def _resources(top: Entry, entries: Mapping[str, Entry], draft: RequestDraft) ->
 def read_attributes(entry: Entry, draft: RequestDraft) -> None:
     """Read the attributes of a jobspec; unsupported ones are reported."""
     for key, value in entry.keys().items():
-        if value.value is None:
+        if value.value is None or draft.read_attribute(key, value):
             continue
-        if key == "duration":
-            draft.read_duration(value)
-        elif key == "environment":
-            draft.read_environment(value)
-        elif key == "cwd":
-            draft.cwd = value.text()
-        elif key == "parameter":
+        if key == "parameter":
             draft.read_parameters(value)
-        elif key not in ("image", "compatibility"):
+        elif key not in ATTRIBUTES:
             draft.note(value, f"this attribute is not honoured{did_you_mean(key, ATTRIBUTES)}")
-
-
-ATTRIBUTES = ("duration", "environment", "cwd", "parameter", "image", "compatibility")
 
 
 def _image(entries: Mapping[str, Entry], draft: RequestDraft, rules: Mapping[str, AttributeRule]) -> None:
@@ -173,3 +169,131 @@ def _task_requires(entry: Entry, known: tuple[str, ...], draft: RequestDraft) ->
             draft.note(entry, "alternatives are not honoured: each of them is required")
         return ()
     return parse_requires(entry)
+
+
+class NextgenTree:
+    """Reads resources of the map and reports unsupported parts to the draft."""
+
+    def __init__(self, draft: RequestDraft, *, only_scheduled: bool) -> None:
+        self._draft = draft
+        self._only_scheduled = only_scheduled
+
+    def levels(self, entry: Entry) -> tuple[Level, ...]:
+        """Return the levels of a top-level resource; none if only other resources have `schedule: true`."""
+        if not _has_slot(entry):
+            if self._left_out(entry, False):
+                return ()
+            return (self._totals(entry, 1, top=True),)
+        return self._around_slot(entry, in_node=False, scheduled=False)
+
+    def _left_out(self, entry: Entry, scheduled: bool) -> bool:
+        if not self._only_scheduled or scheduled or is_scheduled(entry):
+            return False
+        self._draft.note(entry, "not asked for, because others say schedule: true")
+        return True
+
+    def _around_slot(self, entry: Entry, *, in_node: bool, scheduled: bool) -> tuple[Level, ...]:
+        """Read a level at or above a slot; its count multiplies."""
+        entries = entry.keys(RESOURCE)
+        kind = required(entries, "type", entry).text()
+        scheduled = scheduled or ("schedule" in entries and entries["schedule"].boolean())
+        if kind == "slot" or "replicas" in entries:
+            return () if self._left_out(entry, scheduled) else self._slot(entry, entries, kind, in_node)
+        below = in_node or kind in WITHIN_A_NODE
+        inside: list[Level] = []
+        for child in children(entries):
+            if _has_slot(child):
+                inside.extend(self._around_slot(child, in_node=below, scheduled=scheduled))
+            elif not self._left_out(child, scheduled):
+                inside.append(self._totals(child, 1))
+        if not inside:
+            return ()
+        return (self._level(entries, kind, self._count(entries), inside=tuple(inside), abstract=True),)
+
+    def _slot(self, entry: Entry, entries: Mapping[str, Entry], kind: str, in_node: bool) -> tuple[Level, ...]:
+        for child in children(entries):
+            if _has_slot(child):
+                raise child.error("a slot is inside another slot; only one level of a resource may have replicas")
+        inner = tuple(self._totals(child, 1) for child in children(entries))
+        count = self._count(entries)
+        replicas = self._draft.read_count(entries["replicas"]) if "replicas" in entries else Count(1)
+        if kind == "slot":
+            if not inner:
+                raise entry.error("a slot needs 'with', the resources of each slot")
+            for key in ("requires", "unit"):
+                if key in entries:
+                    raise entries[key].error(f"a slot is not a resource; put {key!r} on the resources inside it")
+            label = entries["label"].text() if "label" in entries else ""
+            self._note_attributes(entries)
+            return spread_slot(times(replicas, count), inner, label=label, in_node=in_node)
+        if not inner:
+            return (self._level(entries, kind, times(replicas, count)),)
+        if count != Count(1):
+            raise entries["count"].error("give replicas (the number of slots) or count (per slot), not both")
+        return (self._level(entries, kind, replicas, inside=inner, shared=True, abstract=True),)
+
+    def _totals(self, entry: Entry, parents: int, *, top: bool = False) -> Level:
+        """Read a level below a slot; its count is a total that is spread evenly over `parents` vertices."""
+        entries = entry.keys(RESOURCE)
+        kind = required(entries, "type", entry).text()
+        count = split_evenly(self._count(entries), parents)
+        inside = tuple(self._totals(child, parents * count.min) for child in children(entries))
+        return self._level(entries, kind, count, inside=inside, abstract=top and bool(inside))
+
+    def _level(
+        self,
+        entries: Mapping[str, Entry],
+        kind: str,
+        count: Count,
+        *,
+        inside: tuple[Level, ...] = (),
+        shared: bool = False,
+        abstract: bool = False,
+    ) -> Level:
+        self._note_attributes(entries)
+        return Level(
+            type=kind,
+            count=count,
+            unit=entries["unit"].text() if "unit" in entries and entries["unit"].value != "" else "",
+            shared=shared,
+            exclusive="exclusive" in entries and entries["exclusive"].boolean(),
+            abstract=abstract,
+            requires=parse_requires(entries["requires"]) if "requires" in entries else (),
+            inside=inside,
+            label=entries["label"].text() if "label" in entries and entries["label"].value != "" else "",
+        )
+
+    def _count(self, entries: Mapping[str, Entry]) -> Count:
+        return self._draft.read_count(entries["count"]) if "count" in entries else Count(1)
+
+    def _note_attributes(self, entries: Mapping[str, Entry]) -> None:
+        """Apply duration, environment and cwd of a resource to the job, and report the other attributes."""
+        if "attributes" not in entries:
+            return
+        for key, value in entries["attributes"].keys().items():
+            known = key in ("duration", "environment", "cwd") and not getattr(self._draft, key)
+            if value.value is None or not known or not self._draft.read_attribute(key, value):
+                self._draft.note(value, "this attribute of a resource is not honoured")
+
+
+def children(entries: Mapping[str, Entry]) -> list[Entry]:
+    """Return the resources under `with`, which is a list or one resource."""
+    if "with" not in entries:
+        return []
+    below = entries["with"]
+    return [below] if isinstance(below.value, dict) else below.items()
+
+
+def is_scheduled(entry: Entry) -> bool:
+    """Return True if the resource or a resource inside it has `schedule: true`."""
+    entries = entry.keys(RESOURCE)
+    if "schedule" in entries and entries["schedule"].boolean():
+        return True
+    return any(is_scheduled(child) for child in children(entries))
+
+
+def _has_slot(entry: Entry) -> bool:
+    entries = entry.keys(RESOURCE)
+    if "replicas" in entries or ("type" in entries and entries["type"].value == "slot"):
+        return True
+    return any(_has_slot(child) for child in children(entries))

@@ -1,51 +1,48 @@
-"""Parse counts of jobspecs: a number, a `{min, max}` map, or a string of RFC 22 or RFC 45."""
+"""Parse counts of jobspecs, and spread them over the levels of a request.
+
+A count is a number, a `{min, max}` map, or a string of RFC 22 or RFC 45.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 
 from rainbow_sched.jobspecs.reading.fields import Entry, required
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.ranges import parse_range
-from rainbow_sched.model.request import MAX_COUNT, Count
+from rainbow_sched.model.request import MAX_COUNT, Count, Level
 
 _RANGE = re.compile(r"([1-9][0-9]{0,15})(?:-([1-9][0-9]{0,15})|(\+))(?::([1-9][0-9]{0,15}))?(?::([-+*^]))?")
 _IDS = re.compile(r"[1-9][0-9]{0,15}(?:-[1-9][0-9]{0,15})?(?:,[1-9][0-9]{0,15}(?:-[1-9][0-9]{0,15})?)*")
+# A slot below one of these types is inside one node.
+WITHIN_A_NODE = frozenset({"node", "socket", "package", "numa", "numanode", "core"})
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedCount:
-    """A count, with a note if the jobspec's count is honoured only in part."""
-
-    count: Count
-    note: str = ""
-
-
-def parse_count(entry: Entry) -> ParsedCount:
-    """Parse a count in any of the three forms of RFC 14."""
+def parse_count(entry: Entry) -> tuple[Count, str]:
+    """Parse a count in any of the three forms of RFC 14; return it with a note if it is honoured only in part."""
     try:
         if isinstance(entry.value, dict):
             return _from_map(entry)
         if isinstance(entry.value, str):
             return _from_text(entry.value)
-        return ParsedCount(Count(entry.integer()))
+        return Count(entry.integer()), ""
     except Invalid as error:
         raise error if error.where else entry.error(error.what) from None
 
 
-def _from_map(entry: Entry) -> ParsedCount:
+def _from_map(entry: Entry) -> tuple[Count, str]:
     entries = entry.keys(("min", "max", "operator", "operand"))
     least = required(entries, "min", entry).integer()
     most = entries["max"].integer() if "max" in entries else None
     if ("operator" in entries) != ("operand" in entries):
         raise entry.error("operator and operand must be given together")
     if "operator" not in entries:
-        return ParsedCount(Count(least, most))
+        return Count(least, most), ""
     return _stepped(least, most, entries["operator"].text(), entries["operand"].integer())
 
 
-def _from_text(text: str) -> ParsedCount:
+def _from_text(text: str) -> tuple[Count, str]:
     word = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     found = _RANGE.fullmatch(word)
     if found and not (found[5] and not found[4]):
@@ -56,7 +53,7 @@ def _from_text(text: str) -> ParsedCount:
     raise Invalid(f"{text[:40]!r} is not a count; write 4, 2-8, 2+, 2-32:2:* or 4,9,16")
 
 
-def _from_ids(word: str) -> ParsedCount:
+def _from_ids(word: str) -> tuple[Count, str]:
     spans = [span for part in word.split(",") if (span := parse_range(part))]
     last = 0
     for low, high in spans:
@@ -65,11 +62,11 @@ def _from_ids(word: str) -> ParsedCount:
         last = high
     least, most = spans[0][0], spans[-1][1]
     if most - least == sum(high - low + 1 for low, high in spans) - 1:
-        return ParsedCount(Count(least, most))
-    return ParsedCount(Count(least), f"of the counts {word[:40]} only the least, {least}, is considered")
+        return Count(least, most), ""
+    return Count(least), f"of the counts {word[:40]} only the least, {least}, is considered"
 
 
-def _stepped(least: int, most: int | None, operator: str, operand: int) -> ParsedCount:
+def _stepped(least: int, most: int | None, operator: str, operand: int) -> tuple[Count, str]:
     if operator not in ("+", "*", "^"):
         raise Invalid(f"the operator must be +, * or ^, not {operator[:8]!r}")
     if operator in ("*", "^") and operand < 2:
@@ -78,8 +75,8 @@ def _stepped(least: int, most: int | None, operator: str, operand: int) -> Parse
         raise Invalid("with the operator ^ the minimum must be at least 2")
     Count(least, most)
     if operator == "+" and operand == 1:
-        return ParsedCount(Count(least, most))
-    return ParsedCount(Count(least), f"of the counts from {least} by {operator}{operand} only the least is considered")
+        return Count(least, most), ""
+    return Count(least), f"of the counts from {least} by {operator}{operand} only the least is considered"
 
 
 def times(outer: Count, inner: Count) -> Count:
@@ -94,3 +91,14 @@ def split_evenly(total: Count, among: int) -> Count:
     """Divide `total` evenly among `among` parts, rounded up."""
     most = None if total.max is None else -(-total.max // among)
     return Count(-(-total.min // among), most)
+
+
+def spread_slot(count: Count, inner: tuple[Level, ...], *, label: str, in_node: bool) -> tuple[Level, ...]:
+    """Return the levels for `count` slots of `inner`.
+
+    A slot must lie inside one node, because a task runs there; a shared node is added if no level
+    above or inside is a node.
+    """
+    if in_node or any(level.type == "node" for top in inner for level in top.walk()):
+        return tuple(replace(top, count=times(count, top.count), label=top.label or label) for top in inner)
+    return (Level(type="node", count=count, shared=True, abstract=True, inside=inner, label=label),)

@@ -29,9 +29,9 @@ from rainbow_sched.model.request import Count
     ],
 )
 def test_each_form_is_read_and_steps_are_reported(value, count, noted):
-    asked = parse_count(Entry(value, "count"))
-    assert asked.count == count
-    assert bool(asked.note) is noted
+    found, note = parse_count(Entry(value, "count"))
+    assert found == count
+    assert bool(note) is noted
 
 
 @pytest.mark.parametrize(
