@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from hypothesis import strategies as st
 
 from rainbow_sched.graphs.formats.compact import from_compact
@@ -22,6 +24,14 @@ def a_gpu_cluster(nodes: int = 4, cores: int = 8) -> Graph:
         ],
     }
     return from_compact({"rainbow": "graph/1", "cluster": "perl", "with": [{"type": "rack", "with": [node]}]})
+
+
+def in_shape(jgf: str, shape: str) -> str:
+    """Return a JGF text with its nodes as a `dict` (as written) or as a `list`, the form of RFC 40."""
+    document = json.loads(jgf)
+    if shape == "list":
+        document["graph"]["nodes"] = [{"id": id, **node} for id, node in document["graph"]["nodes"].items()]
+    return json.dumps(document, separators=(",", ":"))
 
 
 # Letters that mean something to JSON, to lists of names, to paths and to UTF-8, and a few that do not.

@@ -11,7 +11,7 @@ import pytest
 from rainbow_sched.graphs.formats.flux_r import from_flux_r
 from rainbow_sched.graphs.formats.jgf.writer import to_jgf
 from rainbow_sched.model.errors import Invalid, TooLarge
-from tests.support.graph_cases import a_gpu_cluster
+from tests.support.graph_cases import a_gpu_cluster, in_shape
 
 
 def an_r(**execution: Any) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def test_properties_are_kept_on_the_nodes_that_carry_them() -> None:
 
 def test_a_scheduling_graph_is_used_when_there_is_one() -> None:
     graph = a_gpu_cluster()
-    assert from_flux_r({**an_r(), "scheduling": json.loads(to_jgf(graph, shape="list"))}) == graph
+    assert from_flux_r({**an_r(), "scheduling": json.loads(in_shape(to_jgf(graph), "list"))}) == graph
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from rainbow_sched.graphs.formats.jgf.values import GraphLimits
 from rainbow_sched.graphs.formats.jgf.writer import subsystem_to_jgf, to_jgf
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.graph import Graph
-from tests.support.graph_cases import a_gpu_cluster, graphs, parts, subsystems
+from tests.support.graph_cases import a_gpu_cluster, graphs, in_shape, parts, subsystems
 
 REAL = Path(__file__).parents[4].parent / "shared" / "data" / "spack-builds" / "clusters"
 
@@ -45,7 +45,7 @@ def refused(text: str | bytes) -> Invalid:
 @given(graph=graphs, shape=st.sampled_from(["dict", "list"]))
 @settings(max_examples=40, deadline=None)
 def test_a_graph_written_as_jgf_reads_back_equal_in_both_shapes(graph: Graph, shape: str) -> None:
-    assert read_graph(to_jgf(graph, shape=shape)) == graph
+    assert read_graph(in_shape(to_jgf(graph), shape)) == graph
 
 
 @given(found=parts(), size=st.integers(1, 400), shape=st.sampled_from(["dict", "list"]))
@@ -67,14 +67,14 @@ def test_a_large_plain_graph_is_read_piece_by_piece_like_a_small_one(monkeypatch
     for size in (1, 50, 1000, 1 << 20):
         monkeypatch.setattr(jgf_parts, "PIECE", size)
         assert read_graph(to_jgf(graph)) == graph
-        assert read_graph(to_jgf(graph, shape="list").replace(",", " ,\n ")) == graph
+        assert read_graph(in_shape(to_jgf(graph), "list").replace(",", " ,\n ")) == graph
 
 
 @pytest.mark.parametrize("shape", ["dict", "list"])
 def test_a_long_text_is_really_cut_and_every_piece_is_whole(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jgf_parts, "PIECE", 500)
     graph = a_gpu_cluster(nodes=10)
-    nodes, _ = jgf_parts.sections(to_jgf(graph, shape=shape), GraphLimits())
+    nodes, _ = jgf_parts.sections(in_shape(to_jgf(graph), shape), GraphLimits())
     taken: list[int] = []
 
     def unusual(piece: bytes) -> None:
@@ -277,7 +277,7 @@ def test_a_nesting_bomb_is_refused(where: str) -> None:
 @given(graph=graphs, data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_a_mutated_document_is_read_or_refused_and_nothing_else(graph: Graph, data: st.DataObject) -> None:
-    text = bytearray(to_jgf(graph, shape=data.draw(st.sampled_from(["dict", "list"]))).encode())
+    text = bytearray(in_shape(to_jgf(graph), data.draw(st.sampled_from(["dict", "list"]))).encode())
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(text) - 1))
         text[at : at + data.draw(st.integers(0, 3))] = data.draw(
@@ -293,7 +293,7 @@ def test_a_mutated_document_is_read_or_refused_and_nothing_else(graph: Graph, da
 @settings(max_examples=35, deadline=None)
 def test_a_subsystem_written_as_jgf_reads_back_equal(data: st.DataObject, graph: Graph, shape: str) -> None:
     subsystem = data.draw(subsystems(graph))
-    assert read_subsystem("soft", graph, subsystem_to_jgf(subsystem, shape=shape)) == subsystem
+    assert read_subsystem("soft", graph, in_shape(subsystem_to_jgf(subsystem), shape)) == subsystem
 
 
 def test_a_subsystems_own_root_that_hangs_on_nothing_is_left_out() -> None:

@@ -15,7 +15,7 @@ from rainbow_sched.graphs.formats.packed_graph import pack, pack_subsystem, unpa
 from rainbow_sched.model.errors import Corrupt
 from rainbow_sched.model.graph import Graph
 from tests.support.compact_writer import to_compact
-from tests.support.graph_cases import a_gpu_cluster, graphs, subsystems
+from tests.support.graph_cases import a_gpu_cluster, graphs, in_shape, subsystems
 
 
 @given(graph=graphs)
@@ -33,7 +33,7 @@ def test_a_packed_graph_unpacks_to_itself(graph: Graph) -> None:
 def test_one_graph_is_the_same_bytes_whatever_form_it_came_in(graph: Graph) -> None:
     forms = [
         read_graph(to_jgf(graph)),
-        read_graph(to_jgf(graph, shape="list")),
+        read_graph(in_shape(to_jgf(graph), "list")),
         from_compact(json.loads(json.dumps(to_compact(graph)))),
         unpack(pack(graph)),
     ]

@@ -18,12 +18,12 @@ from rainbow_sched.graphs.formats.reader import inflate, read, read_subsystem
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.graph import Subsystem, Vertex
 from tests.support.compact_writer import to_compact, to_compact_subsystem
-from tests.support.graph_cases import a_gpu_cluster
+from tests.support.graph_cases import a_gpu_cluster, in_shape
 
 GRAPH = a_gpu_cluster()
 FORMS = {
     "dict": to_jgf(GRAPH).encode(),
-    "list": to_jgf(GRAPH, shape="list").encode(),
+    "list": in_shape(to_jgf(GRAPH), "list").encode(),
     "compact": json.dumps(to_compact(GRAPH)).encode(),
     "R": json.dumps({"version": 1, "execution": {}, "scheduling": json.loads(to_jgf(GRAPH))}).encode(),
 }

@@ -1,25 +1,25 @@
-"""Write a graph or a subsystem as JGF, in the form of the prototype (dict) or of RFC 40 (list)."""
+"""Write a graph or a subsystem as JGF, with a dict of nodes as the prototype does."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from rainbow_sched.model.graph import Graph, Subsystem, Vertex
 
 
-def to_jgf(graph: Graph, *, shape: str = "dict") -> str:
-    """Return the graph as JGF text with `contains` and `in` edges; `shape` is `dict` or `list`."""
+def to_jgf(graph: Graph) -> str:
+    """Return the graph as JGF text with `contains` and `in` edges."""
     paths: list[str] = []
     for i, parent in enumerate(graph.parents):
         above = paths[parent] if parent >= 0 else ""
         paths.append(f"{above}/{graph.names[i] or graph.ids[i]}")
     nodes = (_node(graph.vertex(i), paths[i], i) for i in range(len(graph)))
     edges = ((graph.ids[parent], graph.ids[i]) for i, parent in enumerate(graph.parents) if parent >= 0)
-    return _document(nodes, edges, shape)
+    return _document(nodes, edges)
 
 
-def subsystem_to_jgf(subsystem: Subsystem, *, shape: str = "dict") -> str:
+def subsystem_to_jgf(subsystem: Subsystem) -> str:
     """Return the subsystem as JGF text: its vertices, and edges from the vertices that they attach to."""
 
     def edges() -> Iterator[tuple[str, str]]:
@@ -29,7 +29,7 @@ def subsystem_to_jgf(subsystem: Subsystem, *, shape: str = "dict") -> str:
             yield from ((host, vertex.id) for host in hosts)
 
     nodes = (_node(vertex, "", i) for i, vertex in enumerate(subsystem.vertices))
-    return _document(nodes, edges(), shape)
+    return _document(nodes, edges())
 
 
 def _node(vertex: Vertex, path: str, number: int) -> tuple[str, dict[str, object]]:
@@ -49,14 +49,10 @@ def _node(vertex: Vertex, path: str, number: int) -> tuple[str, dict[str, object
     return vertex.id, metadata
 
 
-def _document(nodes: Iterator[tuple[str, dict[str, object]]], edges: Iterator[tuple[str, str]], shape: str) -> str:
+def _document(nodes: Iterator[tuple[str, dict[str, object]]], edges: Iterator[tuple[str, str]]) -> str:
     links = []
     for parent, child in edges:
         links.append({"source": parent, "target": child, "relation": "contains"})
         links.append({"source": child, "target": parent, "relation": "in"})
-    listed: Mapping[str, object] | list[object]
-    if shape == "dict":
-        listed = {id: {"label": id, "metadata": metadata} for id, metadata in nodes}
-    else:
-        listed = [{"id": id, "label": id, "metadata": metadata} for id, metadata in nodes]
+    listed = {id: {"label": id, "metadata": metadata} for id, metadata in nodes}
     return json.dumps({"graph": {"directed": True, "nodes": listed, "edges": links}}, separators=(",", ":"))
