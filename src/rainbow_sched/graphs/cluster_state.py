@@ -88,8 +88,6 @@ class ClusterState:
 
     def now(self) -> Shape:
         """Return the cluster's current shape."""
-        if not self.busy:
-            return self.fold.root
         return self._shapes_now().get(0, self.fold.root)
 
     def shape_of(self, i: int) -> Shape:
@@ -283,7 +281,17 @@ class ClusterState:
         for taken in self.placed.values():
             for i, units in taken.items():
                 held[i] = held.get(i, 0) + units
-        return self._set({i: report.get(i, 0) + held.get(i, 0) for i in {*self.taken, *report}})
+        before: dict[int, int] = {}
+        returned: list[int] = []
+        for i in {*self.taken, *report}:
+            units, known = report.get(i, 0) + held.get(i, 0), self.taken.get(i)
+            if units != known:
+                before[i] = known
+                self.taken.put(i, units)
+                if units < known:
+                    returned.append(i)
+        self.hints.came_back(returned)
+        return before
 
     def hold(self, key: str, taken: dict[int, int], before: dict[int, int]) -> None:
         """Store a placed job; add unknown previous taken units to `before`."""
@@ -298,20 +306,6 @@ class ClusterState:
         self.taken.add_all(taken, before, -1)
         self.hints.came_back(taken)
         return True
-
-    def _set(self, taken: Mapping[int, int]) -> dict[int, int]:
-        """Set taken units and return the previous ones of changed vertices."""
-        before: dict[int, int] = {}
-        returned: list[int] = []
-        for i, units in taken.items():
-            known = self.taken.get(i)
-            if units != known:
-                before[i] = known
-                self.taken.put(i, units)
-                if units < known:
-                    returned.append(i)
-        self.hints.came_back(returned)
-        return before
 
 
 def _names_hosts(request: Request) -> bool:

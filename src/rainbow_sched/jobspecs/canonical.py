@@ -130,11 +130,11 @@ def from_data(data: object) -> Request:
         properties=_texts(entries, "properties"),
         duration=entries["duration"].number() if "duration" in entries else None,
         name=_text(entries, "name"),
-        environment={key: _any_text(entry) for key, entry in _map(entries, "environment").items()},
+        environment={key: entry.text(may_be_empty=True) for key, entry in _map(entries, "environment").items()},
         cwd=_text(entries, "cwd"),
         image=_text(entries, "image"),
         parameters={key: entry.scalar() for key, entry in _map(entries, "parameters").items()},
-        options={key: _any_text(entry) for key, entry in _map(entries, "options").items()},
+        options={key: entry.text(may_be_empty=True) for key, entry in _map(entries, "options").items()},
         ignored=_texts(entries, "ignored"),
     )
 
@@ -180,18 +180,18 @@ def _read_requirement(entry: Entry) -> Requirement:
 
 def _read_term(entry: Entry) -> Term:
     entries = entry.keys(("field", "equals", "min", "max", "runs"))
-    field = _any_text(required(entries, "field", entry))
+    field = required(entries, "field", entry).text(may_be_empty=True)
     if "equals" in entries:
         return Equals(field, entries["equals"].scalar())
     if "runs" in entries:
-        return Runs(field, _any_text(entries["runs"]))
+        return Runs(field, entries["runs"].text(may_be_empty=True))
     return Within(field, **{key: entries[key].scalar() for key in ("min", "max") if key in entries})
 
 
 def _read_task(entry: Entry) -> Task:
     entries = entry.keys(("command", "script", "group", "per_slot", "total"))
     return Task(
-        command=tuple(_any_text(word) for word in _list(entries, "command")),
+        command=tuple(word.text(may_be_empty=True) for word in _list(entries, "command")),
         script=_text(entries, "script"),
         group=_text(entries, "group"),
         per_slot=entries["per_slot"].integer() if "per_slot" in entries else 1,
@@ -212,8 +212,4 @@ def _text(entries: Mapping[str, Entry], key: str) -> str:
 
 
 def _texts(entries: Mapping[str, Entry], key: str) -> tuple[str, ...]:
-    return tuple(_any_text(entry) for entry in _list(entries, key))
-
-
-def _any_text(entry: Entry) -> str:
-    return "" if entry.value == "" else entry.text()
+    return tuple(entry.text(may_be_empty=True) for entry in _list(entries, key))

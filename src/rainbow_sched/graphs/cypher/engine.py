@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
@@ -81,8 +81,11 @@ class Bolt:
         self._driver = driver or _connect(uri)
         self._session = self._driver.session()
         self._running: Any = None
-        for choices in INDEXES:
-            self._first_that_works(choices)
+        for choices in INDEXES:  # the first that works, in the server's syntax; existing ones are refused
+            for query in choices:
+                with suppress(Unavailable):
+                    self.run(query)
+                    break
 
     def run(self, query: str, **values: Any) -> list[Row]:
         with _bolt_errors():
@@ -103,15 +106,6 @@ class Bolt:
     def close(self) -> None:
         self._session.close()
         self._driver.close()
-
-    def _first_that_works(self, choices: tuple[str, ...]) -> None:
-        """Create the indexes in the server's syntax; ignore existing ones."""
-        for query in choices:
-            try:
-                self.run(query)
-                return
-            except Unavailable:
-                continue
 
 
 def _connect(uri: str) -> Any:

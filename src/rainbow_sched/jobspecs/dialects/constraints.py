@@ -10,7 +10,6 @@ from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.hostlist import expand
 
 MAX_HOSTS = 20_000
-OPERATORS = ("properties", "hostlist", "ranks", "and", "or", "not")
 _UNSUPPORTED = "a request cannot express this combination"
 
 
@@ -58,7 +57,7 @@ class _ConstraintParser:
     def constraint(self, entry: Entry) -> Constraint:
         """Return the conjunction of all operators of one object."""
         found = Constraint()
-        for operator, values in entry.keys(OPERATORS).items():
+        for operator, values in entry.keys(self._readers).items():
             found = found.both(self._readers[operator](values))
         if found.hosts is not None and not set(found.hosts) - set(found.not_hosts):
             raise entry.error("this constraint excludes every host")

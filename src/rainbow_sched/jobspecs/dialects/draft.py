@@ -127,7 +127,7 @@ def read_command(entry: Entry) -> Task:
         except ValueError as error:
             raise entry.error(f"the command cannot be split into words: {error}") from None
     else:
-        words = [_word(item) for item in entry.nonempty_items()]
+        words = [item.text(may_be_empty=True) for item in entry.nonempty_items()]
     if not words or not words[0]:
         raise entry.error("the command is empty")
     return Task(command=tuple(words))
@@ -148,11 +148,6 @@ def read_task_count(entry: Entry, draft: RequestDraft) -> tuple[int, int | None]
     if "total" in entries:
         return 1, entries["total"].integer()
     return entries["per_slot"].integer(), None
-
-
-def _word(entry: Entry) -> str:
-    """Read one argument, which may be empty."""
-    return "" if entry.value == "" else entry.text()
 
 
 def _as_text(value: Scalar) -> str:

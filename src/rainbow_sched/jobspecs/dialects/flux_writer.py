@@ -19,14 +19,13 @@ def to_flux(request: Request) -> dict[str, object]:
     task = _only_task(request, unsupported)
     resource, label, count = _resource(level, task, unsupported)
     system: dict[str, object] = {"duration": float(request.duration or 0)}
-    if request.cwd:
-        system["cwd"] = request.cwd
-    if request.environment:
-        system["environment"] = dict(request.environment)
-    if request.name:
-        system["job"] = {"name": request.name}
-    if constraint := to_constraint(request.properties, request.hosts, request.not_hosts):
-        system["constraints"] = constraint
+    optional = {
+        "cwd": request.cwd,
+        "environment": dict(request.environment),
+        "job": {"name": request.name} if request.name else None,
+        "constraints": to_constraint(request.properties, request.hosts, request.not_hosts),
+    }
+    system |= {key: value for key, value in optional.items() if value}
     for key, value in request.options.items():
         if key in _SITE:
             system[key] = value

@@ -254,13 +254,13 @@ class NextgenTree:
         return Level(
             type=kind,
             count=count,
-            unit=entries["unit"].text() if "unit" in entries and entries["unit"].value != "" else "",
+            unit=entries["unit"].text(may_be_empty=True) if "unit" in entries else "",
             shared=shared,
             exclusive="exclusive" in entries and entries["exclusive"].boolean(),
             abstract=abstract,
             requires=parse_requires(entries["requires"]) if "requires" in entries else (),
             inside=inside,
-            label=entries["label"].text() if "label" in entries and entries["label"].value != "" else "",
+            label=entries["label"].text(may_be_empty=True) if "label" in entries else "",
         )
 
     def _count(self, entries: Mapping[str, Entry]) -> Count:

@@ -11,28 +11,26 @@ Plain = dict[str, object]
 
 def to_nextgen(request: Request) -> Plain:
     """Convert the request to nextgen, without options, hosts and properties; raise `Unsupported` for nested slots."""
-    document: Plain = {"version": 1}
-    if request.name:
-        document["name"] = request.name
-    document["resources"] = _resources(request)
-    if request.tasks:
-        document["tasks"] = [_task(task) for task in request.tasks]
-    if request.requires:
-        document["requires"] = _requires(request.requires)
-    attributes: Plain = {}
-    if request.duration is not None:
-        attributes["duration"] = request.duration
-    if request.environment:
-        attributes["environment"] = dict(request.environment)
-    if request.parameters:
-        attributes["parameter"] = dict(request.parameters)
-    if request.cwd:
-        attributes["cwd"] = request.cwd
-    if attributes:
-        document["attributes"] = attributes
-    if request.image:
-        document["image"] = request.image
-    return document
+    attributes = _given(
+        duration=request.duration,
+        environment=dict(request.environment),
+        parameter=dict(request.parameters),
+        cwd=request.cwd,
+    )
+    return _given(
+        version=1,
+        name=request.name,
+        resources=_resources(request),
+        tasks=[_task(task) for task in request.tasks],
+        requires=_requires(request.requires),
+        attributes=attributes,
+        image=request.image,
+    )
+
+
+def _given(**values: object) -> Plain:
+    """Return the values that are not empty."""
+    return {key: value for key, value in values.items() if value}
 
 
 def _resources(request: Request) -> Plain:
@@ -76,16 +74,9 @@ def _totals(level: Level, parents: Count) -> Plain:
 
 
 def _plain(level: Level, key: str, count: Count) -> Plain:
-    data: Plain = {"type": level.type, key: _count(count)}
-    if level.unit:
-        data["unit"] = level.unit
-    if level.exclusive:
-        data["exclusive"] = True
-    if level.label:
-        data["label"] = level.label
-    if level.requires:
-        data["requires"] = _requires(level.requires)
-    return data
+    requires = _requires(level.requires)
+    more = _given(unit=level.unit, exclusive=level.exclusive, label=level.label, requires=requires)
+    return {"type": level.type, key: _count(count), **more}
 
 
 def _count(count: Count) -> object:

@@ -50,16 +50,16 @@ class Entry:
             raise self.error("expected at least one entry")
         return items
 
-    def text(self) -> str:
-        """Return text that is not empty."""
-        if not isinstance(self.value, str) or not self.value:
+    def text(self, *, may_be_empty: bool = False) -> str:
+        """Return text."""
+        if not isinstance(self.value, str) or not (self.value or may_be_empty):
             raise self.error(f"expected text, not {_named(self.value)}")
         return self.value
 
-    def integer(self, least: int = 1) -> int:
-        """Return an integer of at least `least`."""
-        if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < least:
-            raise self.error(f"expected a whole number of at least {least}, not {_named(self.value)}")
+    def integer(self) -> int:
+        """Return an integer of at least 1."""
+        if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < 1:
+            raise self.error(f"expected a whole number of at least 1, not {_named(self.value)}")
         return self.value
 
     def number(self) -> float:
