@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from rainbow_sched.graphs.formats.compact import from_compact, from_compact_subsystem
 from rainbow_sched.graphs.formats.flux_r import from_flux_r
 from rainbow_sched.graphs.formats.jgf.values import DEFAULT, GraphLimits
-from rainbow_sched.installation import missing
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.graph import Graph, Subsystem
 
@@ -24,22 +22,23 @@ _OTHER_FORM = re.compile(rb"\s*\{\s*\"(rainbow|version|execution|scheduling)\"\s
 
 def read(data: bytes, limits: GraphLimits = DEFAULT) -> Graph:
     """Read a cluster's graph; raise `Invalid` or `TooLarge`."""
-    graph = _read(data, limits)
+    text = inflate(data, limits)
+    document = None
+    if len(text) > _MAX_SMALL_TEXT:
+        text = _large_jgf(text)
+    else:
+        document = _small_document(text)
+    if document is None:
+        from rainbow_sched.graphs.formats.jgf.reader import read_graph  # with numpy, which plain R does not need
+
+        graph = read_graph(text, limits)
+    elif "rainbow" in document:
+        graph = from_compact(document, limits)
+    else:
+        graph = from_flux_r(document, limits)
     if sum(graph.sizes) > MAX_TOTAL:
         raise TooLarge(f"the sizes of a graph's vertices are at most {MAX_TOTAL} together; use a larger unit")
     return graph
-
-
-def _read(data: bytes, limits: GraphLimits) -> Graph:
-    text = inflate(data, limits)
-    if len(text) > _MAX_SMALL_TEXT:
-        return _read_jgf(_large_jgf(text), limits)
-    document = _small_document(text)
-    if document is None:
-        return _read_jgf(text, limits)
-    if "rainbow" in document:
-        return from_compact(document, limits)
-    return from_flux_r(document, limits)
 
 
 def read_subsystem(name: str, graph: Graph, data: bytes, limits: GraphLimits = DEFAULT) -> Subsystem:
@@ -48,14 +47,15 @@ def read_subsystem(name: str, graph: Graph, data: bytes, limits: GraphLimits = D
     document = _small_document(text) if len(text) <= _MAX_SMALL_TEXT else None
     if document is not None and "rainbow" in document:
         return from_compact_subsystem(name, graph, document, limits)
-    with _libraries():
-        from rainbow_sched.graphs.formats.jgf import reader
+    from rainbow_sched.graphs.formats.jgf import reader
+
     return reader.read_subsystem(name, graph, text, limits)
 
 
 def inflate(data: bytes, limits: GraphLimits = DEFAULT) -> bytes:
     """Decompress gzip or zlib data; raise `TooLarge` as soon as the limit is exceeded."""
-    if data[:2] != b"\x1f\x8b" and not _looks_like_zlib(data):
+    looks_like_zlib = len(data) > 2 and data[0] == 0x78 and (data[0] << 8 | data[1]) % 31 == 0
+    if data[:2] != b"\x1f\x8b" and not looks_like_zlib:
         return data
     machine = zlib.decompressobj(_EITHER_WRAPPER)
     parts: list[bytes] = []
@@ -74,31 +74,12 @@ def inflate(data: bytes, limits: GraphLimits = DEFAULT) -> bytes:
     return b"".join(parts)
 
 
-def _looks_like_zlib(data: bytes) -> bool:
-    return len(data) > 2 and data[0] == 0x78 and (data[0] << 8 | data[1]) % 31 == 0
-
-
-@contextmanager
-def _libraries() -> Iterator[None]:
-    """Turn a failed import of the JGF reader into an error that names the missing extra."""
-    try:
-        yield
-    except ImportError as error:
-        raise missing(error.name or "a package", "server", "reading JGF") from error
-
-
-def _read_jgf(text: bytes, limits: GraphLimits) -> Graph:
-    with _libraries():
-        from rainbow_sched.graphs.formats.jgf import reader
-    return reader.read_graph(text, limits)
-
-
 def _large_jgf(text: bytes) -> bytes:
     """Return the JGF in a large text: the text itself, or the `scheduling` part of an R."""
     if not _OTHER_FORM.match(text):
         return text
-    with _libraries():
-        from rainbow_sched.graphs.formats.jgf.parts import scheduling_of
+    from rainbow_sched.graphs.formats.jgf.parts import scheduling_of
+
     found = scheduling_of(text)
     if found is None:
         raise TooLarge(f"a compact graph, or an R without a graph, is at most {_MAX_SMALL_TEXT} bytes")

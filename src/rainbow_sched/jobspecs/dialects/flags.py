@@ -39,22 +39,20 @@ def request_from_flags(flags: Flags) -> Request:
     """Return the request for the flags; raise Invalid with the flag that is wrong."""
     flags = _with_defaults(flags)
     tasks = flags.tasks or 1
-    slots = tasks if flags.nodes is None else -(-tasks // flags.nodes)
-    inner = _slot(flags)
+    slot = [Level(type="core", count=Count(flags.cores_per_task)), *_gpus(flags.gpus_per_task)]
+    if flags.memory_per_core:
+        slot.append(memory_level(_bytes(flags.memory_per_core, "--mem-per-cpu") * flags.cores_per_task))
     if flags.nodes is None:
         if flags.memory:
-            inner = (*inner, memory_level(-(-_bytes(flags.memory, "--mem") // tasks)))
-        levels = spread_slot(Count(tasks), inner, label=LABEL, in_node=False)
+            slot.append(memory_level(-(-_bytes(flags.memory, "--mem") // tasks)))
+        levels = spread_slot(Count(tasks), tuple(slot), label=LABEL, in_node=False)
     else:
-        per_node = _per_node(flags)
-        levels = (
-            Level(
-                type="node",
-                count=Count(flags.nodes),
-                exclusive=flags.exclusive,
-                inside=(*spread_slot(Count(slots), inner, label=LABEL, in_node=True), *per_node),
-            ),
-        )
+        slots = Count(-(-tasks // flags.nodes))
+        inside = [*spread_slot(slots, tuple(slot), label=LABEL, in_node=True), *_gpus(flags.gpus_per_node)]
+        if flags.memory:
+            inside.append(memory_level(_bytes(flags.memory, "--mem")))
+        node = Level(type="node", count=Count(flags.nodes), exclusive=flags.exclusive, inside=tuple(inside))
+        levels = (node,)
     return Request(groups=(Group(levels=levels, name=LABEL),), tasks=_tasks(flags, tasks))
 
 
@@ -94,24 +92,8 @@ def _with_defaults(flags: Flags) -> Flags:
     return flags
 
 
-def _slot(flags: Flags) -> tuple[Level, ...]:
-    """Return the resources of one task."""
-    levels = [Level(type="core", count=Count(flags.cores_per_task))]
-    if flags.gpus_per_task:
-        levels.append(Level(type="gpu", count=Count(flags.gpus_per_task)))
-    if flags.memory_per_core:
-        levels.append(memory_level(_bytes(flags.memory_per_core, "--mem-per-cpu") * flags.cores_per_task))
-    return tuple(levels)
-
-
-def _per_node(flags: Flags) -> tuple[Level, ...]:
-    """Return the resources of each node in addition to its tasks."""
-    levels = []
-    if flags.gpus_per_node:
-        levels.append(Level(type="gpu", count=Count(flags.gpus_per_node)))
-    if flags.memory:
-        levels.append(memory_level(_bytes(flags.memory, "--mem")))
-    return tuple(levels)
+def _gpus(number: int) -> tuple[Level, ...]:
+    return (Level(type="gpu", count=Count(number)),) if number else ()
 
 
 def _bytes(text: str, where: str) -> int:
