@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from rainbow_sched.model.graph import Graph, Mark
+from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.hostlist import collapse
 
 _MAX_NAMES = 60  # characters; a longer list of names is cut
@@ -28,32 +28,28 @@ class Folded:
         return self.members[0]
 
 
-def draw(graph: Graph, marks: Mapping[str, Mark] | None = None) -> str:
-    """Return the tree as text, root first; down or drained vertices are on separate lines."""
-    marked = {id: mark.value for id, mark in (marks or {}).items() if mark is not Mark.UP}
-    notes = {i: marked[id] for i, id in enumerate(graph.ids) if id in marked} if marked else {}
-    folded = fold(graph, notes)
-    return "\n".join(_lines(graph, folded, notes, "", ""))
+def draw(graph: Graph) -> str:
+    """Return the tree as text, root first."""
+    return "\n".join(_lines(graph, fold(graph), "", ""))
 
 
-def _lines(graph: Graph, folded: Folded, notes: Mapping[int, str], lead: str, follow: str) -> Iterator[str]:
-    held = [part for part in folded.inside if not part.inside and part.first not in notes]
-    deeper = [part for part in folded.inside if part.inside or part.first in notes]
-    yield lead + _title(graph, folded, notes) + _contents(graph, held)
+def _lines(graph: Graph, folded: Folded, lead: str, follow: str) -> Iterator[str]:
+    held = [part for part in folded.inside if not part.inside]
+    deeper = [part for part in folded.inside if part.inside]
+    yield lead + _title(graph, folded) + _contents(graph, held)
     for part in deeper:
         last = part is deeper[-1]
-        yield from _lines(graph, part, notes, follow + ("└─ " if last else "├─ "), follow + ("   " if last else "│  "))
+        yield from _lines(graph, part, follow + ("└─ " if last else "├─ "), follow + ("   " if last else "│  "))
 
 
-def _title(graph: Graph, folded: Folded, notes: Mapping[int, str]) -> str:
+def _title(graph: Graph, folded: Folded) -> str:
     i = folded.first
     names = _names([graph.names[m] or graph.ids[m] for m in folded.members], graph.types[i], folded.count)
     each = " each" if len(folded.members) > folded.count else ""
     many = f" x{folded.count}{each}" if folded.count > 1 else ""
-    note = f" ({notes[i]})" if i in notes else ""
     size = graph.sizes[i]
     amount = f" {size} {graph.units[i]}".rstrip() if size > 1 else ""
-    return f"{graph.types[i]}{names}{many}{amount}{_brackets(graph, i)}{note}"
+    return f"{graph.types[i]}{names}{many}{amount}{_brackets(graph, i)}"
 
 
 def _names(names: list[str], type: str, count: int) -> str:
@@ -91,10 +87,10 @@ def _contents(graph: Graph, parts: list[Folded]) -> str:
     return f": {', '.join(texts)}" if texts else ""
 
 
-def fold(graph: Graph, notes: Mapping[int, str] | None = None) -> Folded:
-    """Fold all equal siblings of a graph; vertices with different `notes` differ."""
+def fold(graph: Graph) -> Folded:
+    """Fold all equal siblings of a graph."""
     below = graph.children()
-    kinds, counts = _kinds(graph, below, notes or {})
+    kinds, counts = _kinds(graph, below)
 
     def entry(members: list[int], count: int) -> Folded:
         # Members of one kind have children of the same kinds, so the k-th count of each belongs to one entry.
@@ -110,9 +106,7 @@ def fold(graph: Graph, notes: Mapping[int, str] | None = None) -> Folded:
     return entry([0], 1)
 
 
-def _kinds(
-    graph: Graph, below: list[list[int]], notes: Mapping[int, str]
-) -> tuple[list[int], list[tuple[tuple[int, int], ...]]]:
+def _kinds(graph: Graph, below: list[list[int]]) -> tuple[list[int], list[tuple[tuple[int, int], ...]]]:
     """Return for each vertex the number of its kind, and for each kind its children's kinds with their counts."""
     numbers: dict[tuple[object, ...], int] = {}
     counts: list[tuple[tuple[int, int], ...]] = []
@@ -120,7 +114,7 @@ def _kinds(
     for i in range(len(graph) - 1, -1, -1):
         inside = tuple(sorted(Counter(kinds[child] for child in below[i]).items()))
         metadata = json.dumps(graph.metadata[i], sort_keys=True) if i in graph.metadata else ""
-        key = (graph.types[i], graph.sizes[i], graph.units[i], metadata, notes.get(i, ""), inside)
+        key = (graph.types[i], graph.sizes[i], graph.units[i], metadata, inside)
         kinds[i] = numbers.setdefault(key, len(counts))
         if kinds[i] == len(counts):
             counts.append(inside)

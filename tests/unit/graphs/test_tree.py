@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from rainbow_sched.graphs.formats.compact import from_compact
 from rainbow_sched.graphs.tree import Folded, draw, fold
-from rainbow_sched.model.graph import Graph, Mark
+from rainbow_sched.model.graph import Graph
 from tests.support.graph_cases import a_gpu_cluster, graphs
 
 
@@ -29,17 +29,6 @@ def test_levels_in_between_are_lines_of_their_own() -> None:
         "└─ rack rack[0-3] x4",
         "   └─ node n[0-63] x16 each",
         "      └─ socket x2 each: 48 core",
-    ]
-
-
-def test_nodes_that_are_down_or_drained_stand_alone() -> None:
-    graph = a_gpu_cluster(nodes=8)
-    id = {name: graph.ids[i] for i, name in enumerate(graph.names)}
-    drawn = draw(graph, {id["n3"]: Mark.DRAINED, id["n5"]: Mark.DOWN, id["n6"]: Mark.UP})
-    assert [line.split(":")[0] for line in drawn.splitlines()[2:]] == [
-        "   ├─ node n[0-2,4,6-7] x6 (fast)",
-        "   ├─ node n3 (fast) (drained)",
-        "   └─ node n5 (fast) (down)",
     ]
 
 
