@@ -96,12 +96,9 @@ class ClusterState:
 
     def _shapes_now(self) -> dict[int, Shape]:
         if self._now is None:
-            self._now = self.fold.fold_again(self.state()) if self.busy else {}
+            now = GraphState(taken=self.taken, down=frozenset(self.down))
+            self._now = self.fold.fold_again(now) if self.busy else {}
         return self._now
-
-    def state(self) -> GraphState:
-        """Return the current state of the vertices."""
-        return GraphState(taken=self.taken, down=frozenset(self.down))
 
     def hosts_named(self, names: Iterable[str]) -> list[int] | None:
         """Return the hosts with these names in the graph's order; None if none is known."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rainbow_sched.documents.reader import MAX_BYTES, Document, DocumentLimits, read
+from rainbow_sched.documents.reader import DEFAULT_LIMITS, read
 from rainbow_sched.jobspecs import canonical
 from rainbow_sched.jobspecs.dialects import script
 from rainbow_sched.jobspecs.dialects.compatibility import AttributeRule
@@ -74,28 +74,27 @@ def _load(entry: EntryPoint) -> Dialect:
     return replace(dialect, name=entry.name, origin=origin)
 
 
-def parse(
-    text: str,
-    *,
-    dialect: str | None = None,
-    max_bytes: int = MAX_BYTES,
-    compat: Mapping[str, AttributeRule] | None = None,
-) -> Request:
+def parse(text: str, *, dialect: str | None = None, compat: Mapping[str, AttributeRule] | None = None) -> Request:
     """Read a jobspec or a script; detect the dialect unless it is given.
 
     `compat` holds a site's rules for the compatibility documents of images.
     Raises only `Invalid` (or `TooLarge`), with the path and line of the problem.
     """
     if dialect is None and script.is_script(text):
-        return script.from_script(text, max_bytes=max_bytes)
+        return script.from_script(text)
     chosen = None if dialect is None else _find(dialect)
     if chosen is not None and chosen.from_text is not None:
         return chosen.from_text(text)
-    document = read(text, canonical.LIMITS if dialect == "canonical" else DocumentLimits(bytes=max_bytes))
+    document = read(text, canonical.LIMITS if dialect == "canonical" else DEFAULT_LIMITS)
     chosen = chosen or DIALECTS[detect_dialect(document.data)]
     if compat is not None and chosen.name == "nextgen":
         chosen = replace(chosen, from_data=partial(from_nextgen, rules=compat))
-    return _read(chosen, document)
+    if chosen.from_data is None:
+        raise Invalid(f"the dialect {chosen.name!r} has no reader")
+    try:
+        return chosen.from_data(document.data)
+    except Invalid as error:
+        raise document.with_line(error) from None
 
 
 def detect_dialect(data: object) -> str:
@@ -122,12 +121,3 @@ def _find(name: str) -> Dialect:
     if known[name].error:
         raise Invalid(f"the dialect {name!r} of {known[name].origin} could not be loaded: {known[name].error}")
     return known[name]
-
-
-def _read(dialect: Dialect, document: Document) -> Request:
-    if dialect.from_data is None:
-        raise Invalid(f"the dialect {dialect.name!r} has no reader")
-    try:
-        return dialect.from_data(document.data)
-    except Invalid as error:
-        raise document.with_line(error) from None

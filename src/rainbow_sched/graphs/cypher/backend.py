@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from rainbow_sched.graphs.backend import Summary
 from rainbow_sched.graphs.cluster_state import MAX_CACHED_BINDINGS, ClusterState
 from rainbow_sched.graphs.cypher import queries, reader, writer
-from rainbow_sched.graphs.cypher.engine import CypherEngine, open_engine
+from rainbow_sched.graphs.cypher.engine import open_engine
 from rainbow_sched.matching.explain.cluster_view import ClusterView
 from rainbow_sched.matching.explain.explanation import Explainer
 from rainbow_sched.matching.fit.fit import Fitter
@@ -31,7 +31,6 @@ from rainbow_sched.model.errors import AlreadyExists, NotFound
 from rainbow_sched.model.graph import Graph, Mark, Subsystem
 from rainbow_sched.model.match import Explanation, Matches
 from rainbow_sched.model.prepared_request import PreparedRequest
-from rainbow_sched.model.request import Request
 from rainbow_sched.model.versions import runs
 
 _CLUSTERS_PER_QUERY = 50
@@ -42,9 +41,9 @@ class CypherBackend:
 
     name = "cypher"
 
-    def __init__(self, engine: CypherEngine | None = None, **options: str) -> None:
+    def __init__(self, **options: str) -> None:
         """Open the database and read the versions of its clusters."""
-        self._engine = engine or open_engine(options)
+        self._engine = open_engine(options)
         self._lock = threading.RLock()  # one connection, one query at a time
         self._versions: dict[str, int] = {row[0]: row[1] for row in self._engine.run(queries.CLUSTERS)}
         self._version = max(self._versions.values(), default=0)
@@ -158,17 +157,22 @@ class CypherBackend:
         do not meet a requirement count, too.
         """
         request = prepared.request
-        ruled = {name for name in names if name in self._rules} if prepared.may_bind else set[str]()
-        facts = Facts(runs)
+        ruled = self._rules.keys() if prepared.may_bind else ()
+        facts, shapes = Facts(runs), Shapes()
         judge = reader.RequirementEvaluator(self._engine, request)
         fitter = Fitter(judge.request, facts)
-        plain = self._states(tuple(name for name in names if name not in ruled), request, judge, facts)
-        for name in names:
-            if name in ruled:
-                state = self._whole(name)
-                yield state, Fitter(request, state.facts, rules=state.rules)
-            else:
-                yield next(plain), fitter
+        for first in range(0, len(names), _CLUSTERS_PER_QUERY):
+            some = names[first : first + _CLUSTERS_PER_QUERY]
+            plain = [name for name in some if name not in ruled]
+            with self._lock:
+                found = reader.usable(self._engine, plain, request) if plain else {}
+                verdicts = judge.verdicts(found)
+            for name in some:
+                if name in found:
+                    yield _state(name, found[name], verdicts[name], facts, shapes), fitter
+                else:
+                    state = self._whole(name)
+                    yield state, Fitter(request, state.facts, rules=state.rules)
 
     def match(self, request: PreparedRequest, clusters: Collection[str] | None = None) -> Matches:
         names = self._asked(clusters)
@@ -208,19 +212,6 @@ class CypherBackend:
     def close(self) -> None:
         """Close the database."""
         self._engine.close()
-
-    def _states(
-        self, names: tuple[str, ...], request: Request, judge: reader.RequirementEvaluator, facts: Facts
-    ) -> Iterator[ClusterState]:
-        """Iterate over the clusters in order, with the usable vertices and met requirements."""
-        shapes = Shapes()
-        for first in range(0, len(names), _CLUSTERS_PER_QUERY):
-            some = list(names[first : first + _CLUSTERS_PER_QUERY])
-            with self._lock:
-                found = reader.usable(self._engine, some, request)
-                verdicts = judge.verdicts(found)
-            for name in some:
-                yield _state(name, found[name], verdicts[name], facts, shapes)
 
     def _known(self, cluster: str) -> None:
         if cluster not in self._versions:

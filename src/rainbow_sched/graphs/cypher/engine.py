@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from rainbow_sched.graphs.cypher.queries import INDEXES, TABLES
@@ -15,19 +15,6 @@ from rainbow_sched.model.errors import Unavailable, Unsupported
 Row = list[Any]
 _BUFFER = 256 << 20  # bytes; the engine's default is most of the machine's memory
 _MAX_DATABASE = 1 << 36  # bytes of address space; the engine's default of 8 TB is refused on many machines
-
-
-class CypherEngine(Protocol):
-    """Run queries; those inside `transaction` are atomic."""
-
-    def run(self, query: str, **values: Any) -> list[Row]:
-        """Run a query and return all rows."""
-
-    def transaction(self) -> Any:
-        """Return a context that commits at its end, or rolls back after an exception."""
-
-    def close(self) -> None:
-        """Close the database."""
 
 
 class Embedded:
@@ -51,6 +38,7 @@ class Embedded:
             self.run(table)
 
     def run(self, query: str, **values: Any) -> list[Row]:
+        """Run a query and return all rows."""
         try:
             result: Any = self._connection.execute(query, values)
             rows: list[Row] = result.get_all()
@@ -61,6 +49,7 @@ class Embedded:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
+        """Commit the queries inside together, or roll them back after an exception."""
         self.run("BEGIN TRANSACTION")
         try:
             yield
@@ -75,7 +64,10 @@ class Embedded:
 
 
 class Bolt:
-    """A Neo4j or Memgraph server; the URI holds user and password, as in `bolt://user:secret@host:7687`."""
+    """A Neo4j or Memgraph server; the URI holds user and password, as in `bolt://user:secret@host:7687`.
+
+    It has the methods of `Embedded`.
+    """
 
     def __init__(self, uri: str, driver: Any = None) -> None:
         self._driver = driver or _connect(uri)
@@ -130,6 +122,9 @@ def _bolt_errors() -> Iterator[None]:
         yield
     except (DriverError, Neo4jError) as error:
         raise Unavailable(f"the graph database cannot be asked: {error}") from error
+
+
+CypherEngine: TypeAlias = Embedded | Bolt
 
 
 def open_engine(options: Mapping[str, str]) -> CypherEngine:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 from array import array
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -78,7 +79,7 @@ def build_graph(raw: Mapping[str, object], where: str, limits: GraphLimits) -> G
     return columns.graph()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Item:
     """`count` equal vertices in each parent, with equal contents."""
 
@@ -173,15 +174,15 @@ class _GraphColumns:
         self.parents = array("i")
         self.sizes = array("q")
         self.metadata: dict[int, Mapping[str, object]] = {}
-        self._seen: dict[int, int] = {}  # vertices made so far, by entry
+        self._made: Counter[_Item] = Counter()  # vertices made so far
         self._nodes = 0  # nodes made so far: their names count through the whole cluster
 
     def add(self, entries: Sequence[tuple[_Item, int, int]]) -> list[tuple[_Item, int, int]]:
         """Add `count` vertices for each (entry, parent, number) and return those with children."""
-        expected: dict[int, tuple[_Item, int]] = {}
+        expected: Counter[_Item] = Counter()
         for item, _, _ in entries:
-            expected[id(item)] = (item, expected.get(id(item), (item, 0))[1] + item.count)
-        for item, total in expected.values():
+            expected[item] += item.count
+        for item, total in expected.items():
             _check_lengths(item, total)
         deeper: list[tuple[_Item, int, int]] = []
         for item, parent, number in entries:
@@ -193,8 +194,8 @@ class _GraphColumns:
         return deeper
 
     def _append(self, item: _Item, parent: int, numbers: range) -> None:
-        count, done = item.count, self._seen.get(id(item), 0)
-        self._seen[id(item)] = done + count
+        count, done = item.count, self._made[item]
+        self._made[item] += count
         first = len(self.ids)
         self.ids += _slice(item.ids, done, count) if item.ids else map(str, numbers)
         start = self._nodes if item.type == "node" else 0

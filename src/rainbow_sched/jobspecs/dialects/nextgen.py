@@ -208,7 +208,7 @@ class NextgenTree:
                 inside.append(self._totals(child, 1))
         if not inside:
             return ()
-        return (self._level(entries, kind, self._count(entries), inside=tuple(inside), abstract=True),)
+        return (self._level(entries, kind, self._count(entries), tuple(inside), abstract=True),)
 
     def _slot(self, entry: Entry, entries: Mapping[str, Entry], kind: str, in_node: bool) -> tuple[Level, ...]:
         for child in children(entries):
@@ -230,7 +230,7 @@ class NextgenTree:
             return (self._level(entries, kind, times(replicas, count)),)
         if count != Count(1):
             raise entries["count"].error("give replicas (the number of slots) or count (per slot), not both")
-        return (self._level(entries, kind, replicas, inside=inner, shared=True, abstract=True),)
+        return (self._level(entries, kind, replicas, inner, shared=True, abstract=True),)
 
     def _totals(self, entry: Entry, parents: int, *, top: bool = False) -> Level:
         """Read a level below a slot; its count is a total that is spread evenly over `parents` vertices."""
@@ -238,29 +238,22 @@ class NextgenTree:
         kind = required(entries, "type", entry).text()
         count = split_evenly(self._count(entries), parents)
         inside = tuple(self._totals(child, parents * count.min) for child in children(entries))
-        return self._level(entries, kind, count, inside=inside, abstract=top and bool(inside))
+        return self._level(entries, kind, count, inside, abstract=top and bool(inside))
 
     def _level(
-        self,
-        entries: Mapping[str, Entry],
-        kind: str,
-        count: Count,
-        *,
-        inside: tuple[Level, ...] = (),
-        shared: bool = False,
-        abstract: bool = False,
+        self, entries: Mapping[str, Entry], kind: str, count: Count, inside: tuple[Level, ...] = (), **slot: bool
     ) -> Level:
+        """Return the level of one resource; `slot` says if it is shared or abstract."""
         self._note_attributes(entries)
         return Level(
             type=kind,
             count=count,
             unit=entries["unit"].text(may_be_empty=True) if "unit" in entries else "",
-            shared=shared,
             exclusive="exclusive" in entries and entries["exclusive"].boolean(),
-            abstract=abstract,
             requires=parse_requires(entries["requires"]) if "requires" in entries else (),
             inside=inside,
             label=entries["label"].text(may_be_empty=True) if "label" in entries else "",
+            **slot,
         )
 
     def _count(self, entries: Mapping[str, Entry]) -> Count:

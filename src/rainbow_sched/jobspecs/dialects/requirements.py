@@ -104,8 +104,7 @@ def read_bound(entry: Entry) -> Scalar:
 
 def check_bounds(request: Request) -> None:
     """Refuse a new request with bounds that no value can satisfy; stored requests are not checked."""
-    of_levels = [level.requires for group in request.groups for top in group.levels for level in top.walk()]
-    for requirement in (one for requires in (request.requires, *of_levels) for one in requires):
+    for requirement in (*request.requires, *(one for level in request.walk() for one in level.requires)):
         _check(requirement)
 
 

@@ -106,10 +106,10 @@ def is_script(text: str) -> bool:
     return text.startswith("#!") or _ANY.search(text) is not None
 
 
-def from_script(text: str, *, max_bytes: int = MAX_BYTES) -> Request:
+def from_script(text: str) -> Request:
     """Read the directives of a script; the script becomes the task."""
-    if len(text) > max_bytes:
-        raise TooLarge(f"the script has {len(text)} characters; the maximum is {max_bytes}")
+    if len(text) > MAX_BYTES:
+        raise TooLarge(f"the script has {len(text)} characters; the maximum is {MAX_BYTES}")
     if "\0" in text:
         raise Invalid("the script contains a NUL character; it is not text")
     options = ScriptOptions(script=text)
