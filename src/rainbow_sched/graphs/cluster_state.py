@@ -102,8 +102,7 @@ class ClusterState:
 
     def hosts_named(self, names: Iterable[str]) -> list[int] | None:
         """Return the hosts with these names in the graph's order; None if none is known."""
-        found = sorted({i for name in names for i in self.fold.structure.hosts_named(name)})
-        return found or None
+        return sorted({i for name in names for i in self.fold.structure.hosts_named(name)}) or None
 
     def set_rules(self, rules: NodeRules | None) -> None:
         self.rules = rules

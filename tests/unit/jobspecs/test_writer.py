@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
-from rainbow_sched.jobspecs.dialects.flux_writer import to_flux
+from rainbow_sched.jobspecs.dialects.flux import to_flux
 from rainbow_sched.jobspecs.dialects.nextgen_writer import to_nextgen
 from rainbow_sched.jobspecs.registry import parse
 from rainbow_sched.model.errors import Unsupported

@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs/caches.md").read_text()
 PURE = ("model", "documents", "jobspecs", "matching", "selection")
 TABLES = ("dict", "list", "set", "OrderedDict", "defaultdict", "deque", "Counter", "WeakValueDictionary", "local")
 # These compare objects that they hold, within one call.
-IDENTITY_IN_ONE_CALL = {"graphs/formats/compact.py", "graphs/formats/flux_r.py", "service/scheduling/pending_jobs.py"}
+IDENTITY_IN_ONE_CALL = {"graphs/formats/flux_r.py", "service/scheduling/pending_jobs.py"}
 
 
 def modules(*packages: str) -> Iterator[tuple[str, ast.Module]]:

@@ -177,16 +177,13 @@ class CypherBackend:
     def match(self, request: PreparedRequest, clusters: Collection[str] | None = None) -> Matches:
         names = self._asked(clusters)
         seen: dict[str, tuple[ClusterState, Fitter]] = {}
-        now, ever, unknown = [], [], []
-        for at, (state, fitter) in enumerate(self._ready(names, request)):
+        answers = []
+        for state, fitter in self._ready(names, request):
             seen[state.name] = (state, fitter)
-            does, can = state.fits(request.request, fitter)
-            if can:
-                ever.append(at)
-            if does:
-                now.append(at)
-            if can is None or does is None:
-                unknown.append(at)
+            answers.append(state.fits(request.request, fitter))
+        now = [at for at, (fits, _) in enumerate(answers) if fits]
+        ever = [at for at, (_, can) in enumerate(answers) if can]
+        unknown = [at for at, answer in enumerate(answers) if None in answer]
 
         def count(name: str) -> tuple[int, int]:
             state, fitter = seen[name]

@@ -5,7 +5,7 @@ In a resource, `replicas` marks the slot, and counts below it are totals.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rainbow_sched.jobspecs.dialects.compatibility import DEFAULT_RULES, AttributeRule, apply_compatibility
@@ -279,14 +279,18 @@ def children(entries: Mapping[str, Entry]) -> list[Entry]:
 
 def is_scheduled(entry: Entry) -> bool:
     """Return True if the resource or a resource inside it has `schedule: true`."""
-    entries = entry.keys(RESOURCE)
-    if "schedule" in entries and entries["schedule"].boolean():
-        return True
-    return any(is_scheduled(child) for child in children(entries))
+    return any("schedule" in entries and entries["schedule"].boolean() for entries in _walk(entry))
 
 
 def _has_slot(entry: Entry) -> bool:
+    return any(
+        "replicas" in entries or ("type" in entries and entries["type"].value == "slot") for entries in _walk(entry)
+    )
+
+
+def _walk(entry: Entry) -> Iterator[Mapping[str, Entry]]:
+    """Iterate over the keys of a resource and of all resources inside it, from the top."""
     entries = entry.keys(RESOURCE)
-    if "replicas" in entries or ("type" in entries and entries["type"].value == "slot"):
-        return True
-    return any(_has_slot(child) for child in children(entries))
+    yield entries
+    for child in children(entries):
+        yield from _walk(child)

@@ -28,7 +28,7 @@ from rainbow_sched.agent.backends.flux.site import FluxSite, cores_and_gpus, tak
 from rainbow_sched.agent.core.values import ClusterFacts, Phase, Update
 from rainbow_sched.discovery.flux import FluxNode, default_queue, flux_graph, parse_queues, parse_r
 from rainbow_sched.discovery.flux_state import STATUS_FORMAT, scheduler
-from rainbow_sched.jobspecs.dialects.flux_writer import to_flux
+from rainbow_sched.jobspecs.dialects.flux import to_flux
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
 from rainbow_sched.model.request import Request
 from rainbow_sched.protocol.messages import AllowedHosts, BidAnswer

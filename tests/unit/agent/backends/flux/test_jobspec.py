@@ -20,7 +20,7 @@ from rainbow_sched.agent.backends.flux.site import FluxSite, takes
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.discovery.flux import flux_graph, parse_r
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
-from rainbow_sched.jobspecs.dialects.flux_writer import to_flux
+from rainbow_sched.jobspecs.dialects.flux import to_flux
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
