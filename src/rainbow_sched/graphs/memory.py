@@ -273,7 +273,6 @@ class MemoryBackend:
         return len(self._by_number) - 1
 
     def _changed(self, state: ClusterState, taken: Mapping[int, int] = NO_UNITS, toggled: Collection[int] = ()) -> None:
-        """Take note of a change of any kind."""
         if taken or toggled:
             pending = self._unindexed[state.number_in_fleet]
             pending.add(taken, toggled)

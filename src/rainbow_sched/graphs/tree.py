@@ -24,7 +24,6 @@ class Folded:
 
     @property
     def first(self) -> int:
-        """Return the first vertex."""
         return self.members[0]
 
 
@@ -88,7 +87,6 @@ def _contents(graph: Graph, parts: list[Folded]) -> str:
 
 
 def fold(graph: Graph) -> Folded:
-    """Fold all equal siblings of a graph."""
     below = graph.children()
     kinds, counts = _kinds(graph, below)
 

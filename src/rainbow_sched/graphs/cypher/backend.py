@@ -207,7 +207,6 @@ class CypherBackend:
         return state.totals()
 
     def close(self) -> None:
-        """Close the database."""
         self._engine.close()
 
     def _known(self, cluster: str) -> None:

@@ -113,7 +113,6 @@ def _vertex_row(cluster: str, vertex: Vertex, position: int, parent: int, span: 
 
 
 def write_marks(engine: CypherEngine, cluster: str, marks: Mapping[str, Mark]) -> None:
-    """Mark vertices as down, drained or up."""
     known_vertices(engine, cluster, marks)
     rows = [{"key": key_of(cluster, id), "mark": "" if mark is Mark.UP else mark.value} for id, mark in marks.items()]
     _in_batches(engine, queries.MARK, rows)
@@ -140,7 +139,6 @@ def write_use(engine: CypherEngine, cluster: str, used: Mapping[str, int]) -> No
 def write_job(engine: CypherEngine, cluster: str, job: str, ids: Mapping[str, int]) -> None:
     """Store the units that a placed job takes, by vertex id."""
     key = key_of(cluster, job)
-    engine.run(queries.FORGET_JOB, key=key)
     engine.run(queries.ADD_JOB, key=key, cluster=cluster, job=job)
     rows = [{"a": key, "b": key_of(cluster, id), "units": units} for id, units in ids.items()]
     _in_batches(engine, queries.ADD_TAKES, rows)

@@ -256,7 +256,6 @@ class _SubsystemBuilder:
             self._by_name[label] = _SEVERAL if label in self._by_name else i
 
     def add(self, holder: Mapping[str, object], where: str, *, parent: str, depth: int) -> None:
-        """Add all entries inside `holder`."""
         entries = holder.get("with", [])
         if not isinstance(entries, list):
             raise Invalid("with is a list of entries", where=where)
@@ -312,7 +311,6 @@ class _SubsystemBuilder:
 
 
 def _refuse_unknown(raw: Mapping[str, object], known: frozenset[str], where: str) -> None:
-    """Raise `Invalid` for an unknown key."""
     for key in raw:
         if key not in known:
             raise Invalid(f"unknown key {key!r}; known are {', '.join(sorted(known))}", where=where)

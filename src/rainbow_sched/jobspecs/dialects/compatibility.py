@@ -90,10 +90,6 @@ def with_compatibility(request: Request, text: str, *, rules: Mapping[str, Attri
 
 def apply_compatibility(entry: Entry, draft: RequestDraft, rules: Mapping[str, AttributeRule] = DEFAULT_RULES) -> None:
     """Add the requirements of the document to all nodes of the draft."""
-    draft.require({"": _requirements(entry, draft, rules)})
-
-
-def _requirements(entry: Entry, draft: RequestDraft, rules: Mapping[str, AttributeRule]) -> tuple[Requirement, ...]:
     entries = entry.keys(_TOP)
     kind = required(entries, "kind", entry)
     if kind.value != KIND:
@@ -112,7 +108,7 @@ def _requirements(entry: Entry, draft: RequestDraft, rules: Mapping[str, Attribu
                 draft.note(value, f"{namespace}/{key}={value.value} asks for nothing")
             else:
                 terms.setdefault(rule.subsystem, []).append(term)
-    return tuple(Requirement(subsystem, tuple(found)) for subsystem, found in terms.items())
+    draft.require({"": [Requirement(subsystem, tuple(found)) for subsystem, found in terms.items()]})
 
 
 def _term(rule: AttributeRule, value: Scalar, entry: Entry) -> Term | None:

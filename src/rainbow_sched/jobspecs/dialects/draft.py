@@ -65,7 +65,6 @@ class RequestDraft:
         return Request(**vars(self) | parts)
 
     def read_count(self, entry: Entry) -> Count:
-        """Read the count of a resource."""
         count, note = parse_count(entry)
         if note:
             self.note(entry, note)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from rainbow_sched.jobspecs.dialects.compatibility import DEFAULT_RULES, AttributeRule, apply_compatibility
 from rainbow_sched.jobspecs.dialects.draft import MAX_TASKS, RequestDraft, read_command, read_task_count
-from rainbow_sched.jobspecs.dialects.requirements import block_names, parse_requires
+from rainbow_sched.jobspecs.dialects.requirements import parse_requires
 from rainbow_sched.jobspecs.reading.counts import WITHIN_A_NODE, split_evenly, spread_slot, times
 from rainbow_sched.jobspecs.reading.fields import Entry, required
 from rainbow_sched.model.errors import TooLarge
@@ -108,7 +108,8 @@ def _inline_name(task: Entry, index: int) -> str:
 
 
 def _tasks(entries: Mapping[str, Entry], draft: RequestDraft) -> None:
-    known_blocks = block_names(entries["requires"]) if "requires" in entries else ()
+    blocks = entries["requires"].value if "requires" in entries else ()
+    known = tuple(blocks) if isinstance(blocks, dict) else ()  # tasks can refer to the requirements of a map
     needed: dict[str, list[Requirement]] = {}
     for index, entry in enumerate(_task_list(entries)):
         task = entry.keys(TASK)
@@ -117,7 +118,7 @@ def _tasks(entries: Mapping[str, Entry], draft: RequestDraft) -> None:
                 draft.note(task[key], f"{key!r} of a task is not honoured")
         group = _group_of(task, _inline_name(entry, index), draft)
         if "requires" in task:
-            needed.setdefault(group, []).extend(_task_requires(task["requires"], known_blocks, draft))
+            needed.setdefault(group, []).extend(_task_requires(task["requires"], known, draft))
         if "command" in task or "script" in task:
             draft.tasks.append(_task(task, group, draft))
         elif "group" in task:

@@ -28,11 +28,6 @@ def require_at_nodes(level: Level, requirements: tuple[Requirement, ...]) -> Lev
     return replace(level, inside=tuple(require_at_nodes(inner, requirements) for inner in level.inside))
 
 
-def block_names(entry: Entry) -> tuple[str, ...]:
-    """Return the names that tasks can use to refer to the requirements of a map."""
-    return tuple(entry.keys()) if isinstance(entry.value, dict) else ()
-
-
 def _block(name: str, entry: Entry) -> list[Requirement]:
     """Read the value of one key: a list of vertices or entries, or one map of fields."""
     if not name:

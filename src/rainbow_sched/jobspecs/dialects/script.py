@@ -277,7 +277,6 @@ class ScriptOptions:
             draft.note(where, f"{option} is not honoured")
 
     def request(self) -> Request:
-        """Return the request for all options."""
         numbers, draft = self.numbers, self.draft
         nodes, tasks = numbers.get("nodes"), numbers.get("tasks")
         per_node, total_gpus = numbers.get("tasks_per_node", 1), numbers.get("gpus", 0)

@@ -51,7 +51,6 @@ class Entry:
         return items
 
     def text(self, *, may_be_empty: bool = False) -> str:
-        """Return text."""
         if not isinstance(self.value, str) or not (self.value or may_be_empty):
             raise self.error(f"expected text, not {_named(self.value)}")
         return self.value
@@ -69,7 +68,6 @@ class Entry:
         return float(self.value)
 
     def boolean(self) -> bool:
-        """Return true or false."""
         if not isinstance(self.value, bool):
             raise self.error(f"expected true or false, not {_named(self.value)}")
         return self.value
