@@ -47,17 +47,13 @@ FORGET_JOBS = "MATCH (j:Job) WHERE j.cluster = $cluster DETACH DELETE j"
 FORGET_SUBSYSTEM = "MATCH (f:Fact) WHERE f.cluster = $cluster AND f.subsystem = $subsystem DETACH DELETE f"
 FORGET_JOB = "MATCH (j:Job {key: $key}) DETACH DELETE j"
 
-ADD_VERTICES = (
-    "UNWIND $rows AS r CREATE (:Vertex {key: r.key, cluster: r.cluster, id: r.id, pos: r.pos, parent: r.parent, "
-    "lo: r.lo, hi: r.hi, name: r.name, type: r.type, size: r.size, unit: r.unit, metadata: r.metadata, "
-    "kinds: r.kinds, above: r.above, mark: '', used: 0})"
+_ROW = (  # columns that vertices and facts share
+    "key: r.key, cluster: r.cluster, id: r.id, pos: r.pos, parent: r.parent, lo: r.lo, hi: r.hi, name: r.name, "
+    "type: r.type, size: r.size, unit: r.unit, metadata: r.metadata"
 )
+ADD_VERTICES = f"UNWIND $rows AS r CREATE (:Vertex {{{_ROW}, kinds: r.kinds, above: r.above, mark: '', used: 0}})"
 ADD_CONTAINS = "UNWIND $rows AS r MATCH (a:Vertex {key: r.a}), (b:Vertex {key: r.b}) CREATE (a)-[:CONTAINS]->(b)"
-ADD_FACTS = (
-    "UNWIND $rows AS r CREATE (:Fact {key: r.key, cluster: r.cluster, subsystem: r.subsystem, id: r.id, pos: r.pos, "
-    "parent: r.parent, lo: r.lo, hi: r.hi, name: r.name, type: r.type, size: r.size, unit: r.unit, "
-    "metadata: r.metadata})"
-)
+ADD_FACTS = f"UNWIND $rows AS r CREATE (:Fact {{{_ROW}, subsystem: r.subsystem}})"
 ADD_HANGS = (
     "UNWIND $rows AS r MATCH (a:Vertex {key: r.a}), (b:Fact {key: r.b}) CREATE (a)-[:HANGS {place: r.place}]->(b)"
 )

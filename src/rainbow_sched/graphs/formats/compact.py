@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rainbow_sched.graphs.formats.jgf.values import (
@@ -154,13 +154,12 @@ class _ItemReader:
         return found
 
 
-def _numbered(item: _Item, first: int) -> list[tuple[_Item, int]]:
-    """Return the entries inside one vertex with the depth-first number of the first vertex of each."""
-    found, at = [], first + 1
+def _numbered(item: _Item, first: int) -> Iterator[tuple[_Item, int]]:
+    """Iterate over the entries inside one vertex with the depth-first number of the first vertex of each."""
+    number = first + 1
     for child in item.inside:
-        found.append((child, at))
-        at += child.count * child.total
-    return found
+        yield child, number
+        number += child.count * child.total
 
 
 class _GraphColumns:

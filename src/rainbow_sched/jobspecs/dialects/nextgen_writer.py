@@ -43,7 +43,7 @@ def _resources(request: Request) -> Plain:
             while name in found:
                 number += 1
                 name = f"{plain}-{number}"
-            found[name] = _around(level) if _has_host(level) else _totals(level, Count(1))
+            found[name] = _around(level)
     return found
 
 
@@ -52,15 +52,13 @@ def _has_host(level: Level) -> bool:
 
 
 def _around(level: Level) -> Plain:
-    """Convert a level at or above the slot."""
-    if level.shared:
-        if any(_has_host(inner) for inner in level.inside):
-            raise Unsupported(f"a nextgen jobspec cannot nest slots ({level.type})")
-        data = _plain(level, "replicas", level.count)
-        data["with"] = [_totals(inner, Count(1)) for inner in level.inside]
-        return data
-    data = _plain(level, "count", level.count)
-    data["with"] = [_around(inner) if _has_host(inner) else _totals(inner, Count(1)) for inner in level.inside]
+    """Convert a level at or above the slot, or one without slots."""
+    if not _has_host(level):
+        return _totals(level, Count(1))
+    if level.shared and any(_has_host(inner) for inner in level.inside):
+        raise Unsupported(f"a nextgen jobspec cannot nest slots ({level.type})")
+    data = _plain(level, "replicas" if level.shared else "count", level.count)
+    data["with"] = [_around(inner) for inner in level.inside]
     return data
 
 

@@ -31,9 +31,7 @@ def _clock(word: str) -> float:
     found = _CLOCK.fullmatch(word)
     if found is None or ("-" not in word and ":" not in word):
         raise Invalid(f"{word[:40]!r} is not a duration; write for example 30m, 1.5h, 90s or 1-12:00:00")
-    days, first, second, third = found.groups()
-    if days is not None or third is not None:  # D-HH[:MM[:SS]] or HH:MM:SS
-        hours, minutes, seconds = first, second, third
-    else:  # MM:SS
-        hours, minutes, seconds = None, first, second
-    return float(int(days or 0) * 86400 + int(hours or 0) * 3600 + int(minutes or 0) * 60 + int(seconds or 0))
+    days, hours, minutes, seconds = found.groups()  # D-HH[:MM[:SS]] or HH:MM:SS
+    if days is None and seconds is None:  # MM:SS
+        hours, minutes, seconds = 0, hours, minutes
+    return float(int(days or 0) * 86400 + int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0))
