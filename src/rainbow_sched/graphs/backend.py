@@ -36,10 +36,6 @@ class GraphBackend(Protocol):
     """The plugin interface. Unknown clusters and vertices raise `NotFound`."""
 
     @property
-    def name(self) -> str:
-        """Return the backend's name in the configuration."""
-
-    @property
     def version(self) -> int:
         """Return the version; every change of any cluster increases it."""
 

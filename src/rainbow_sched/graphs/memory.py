@@ -55,8 +55,6 @@ MAX_SINGLE_MATCHES = 1  # clusters matched one by one; for more, the index answe
 class MemoryBackend:
     """Graphs in memory; `GraphBackend` documents each method."""
 
-    name = "memory"
-
     def __init__(self) -> None:
         self._facts = Facts(runs)
         self._shapes = Shapes()

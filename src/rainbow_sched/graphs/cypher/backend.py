@@ -39,8 +39,6 @@ _CLUSTERS_PER_QUERY = 50
 class CypherBackend:
     """Graphs in a database; `GraphBackend` documents each method."""
 
-    name = "cypher"
-
     def __init__(self, **options: str) -> None:
         """Open the database and read the versions of its clusters."""
         self._engine = open_engine(options)
@@ -175,7 +173,9 @@ class CypherBackend:
                     yield state, Fitter(request, state.facts, rules=state.rules)
 
     def match(self, request: PreparedRequest, clusters: Collection[str] | None = None) -> Matches:
-        names = self._asked(clusters)
+        names = self.clusters() if clusters is None else tuple(sorted(set(clusters)))
+        for name in names:
+            self._known(name)
         seen: dict[str, tuple[ClusterState, Fitter]] = {}
         answers = []
         for state, fitter in self._ready(names, request):
@@ -212,13 +212,6 @@ class CypherBackend:
     def _known(self, cluster: str) -> None:
         if cluster not in self._versions:
             raise NotFound(f"there is no cluster {cluster!r}")
-
-    def _asked(self, clusters: Collection[str] | None) -> tuple[str, ...]:
-        if clusters is None:
-            return self.clusters()
-        for name in clusters:
-            self._known(name)
-        return tuple(sorted(set(clusters)))
 
     @contextmanager
     def _change(self, cluster: str, *, new: bool = False) -> Iterator[None]:

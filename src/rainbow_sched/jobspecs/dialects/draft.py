@@ -105,8 +105,7 @@ class RequestDraft:
 
     def read_parameters(self, entry: Entry) -> None:
         """Read the variables for selection policies."""
-        for name, value in entry.keys().items():
-            self.parameters[name] = value.scalar()
+        self.parameters.update((name, value.scalar()) for name, value in entry.keys().items())
 
 
 def check_requirements(groups: Iterable[Group]) -> None:
