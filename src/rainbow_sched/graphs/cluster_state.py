@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from rainbow_sched.graphs.backend import Summary, TypeTotal
 from rainbow_sched.matching.fit.fit import Fitter
@@ -23,6 +24,7 @@ from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.model.quantities import factor
 from rainbow_sched.model.request import Request
 
+PlannerOf: TypeAlias = Callable[[PreparedRequest], Planner]
 MAX_CACHED_BINDINGS = 256  # per cluster
 
 
@@ -113,14 +115,14 @@ class ClusterState:
         """Return the node rules if they can concern the request."""
         return self.rules if request.may_bind else None
 
-    def bound(self, request: PreparedRequest, planner: Planner) -> ClusterBinding:
+    def bound(self, request: PreparedRequest, planner_of: PlannerOf) -> ClusterBinding:
         """Return the binding of the request; `NOT_BOUND` if no rules concern it."""
         rules = self.rules_for(request)
         if rules is None:
             return NOT_BOUND
         known = self._bound.get(request.match_key)
         if known is None:
-            plan = planner.plan(self.fold.structure.units)
+            plan = planner_of(request).plan(self.fold.structure.units)
             shape_of = self._named_shapes(plan.request) if _names_hosts(plan.request) else self.fold.shape
             binder = Binder(Conditions(plan, self.facts, rules), self.fold, shape_of)
             known = ClusterBinding(binder.binding(), binder.barred(), binder.apart())
@@ -129,7 +131,7 @@ class ClusterState:
                 self._bound.popitem(last=False)
         return known
 
-    def concrete_hosts(self, request: PreparedRequest, planner: Planner, key: str) -> tuple[GroupHosts, ...]:
+    def concrete_hosts(self, request: PreparedRequest, planner_of: PlannerOf, key: str) -> tuple[GroupHosts, ...]:
         """Return the hosts of one placement of all groups: beside other jobs, else with all free.
 
         Empty if none is found, or without node rules.
@@ -139,7 +141,7 @@ class ClusterState:
         """
         if self.rules is None:
             return ()
-        bound, plan = self.bound(request, planner), planner.plan(self.fold.structure.units)
+        bound, plan = self.bound(request, planner_of), planner_of(request).plan(self.fold.structure.units)
         mine = self.placed.get(key, {})
         beside = [units - mine.get(i, 0) for i, units in enumerate(self.taken.column())]
         free = [0] * len(self.fold.graph)
@@ -250,16 +252,13 @@ class ClusterState:
                 (self.down.discard if mark is Mark.UP else self.down.add)(i)
                 touched.update(self.fold.structure.below(i))
         toggled: set[int] = set()
-        returned: list[int] = []
         for i in sorted(touched):  # parents first
             parent = self.fold.graph.parents[i]
             unavailable = i in self.down or parent in self.unavailable
             if unavailable is not (i in self.unavailable):
                 toggled.add(i)
                 (self.unavailable.add if unavailable else self.unavailable.discard)(i)
-                if not unavailable:
-                    returned.append(i)
-        self.hints.came_back(returned)
+        self.hints.came_back(toggled - self.unavailable)
         return toggled
 
     def set_report(self, used: Mapping[str, int]) -> dict[int, int]:
@@ -278,15 +277,12 @@ class ClusterState:
             for i, units in taken.items():
                 held[i] = held.get(i, 0) + units
         before: dict[int, int] = {}
-        returned: list[int] = []
         for i in {*self.taken, *report}:
             units, known = report.get(i, 0) + held.get(i, 0), self.taken.get(i)
             if units != known:
                 before[i] = known
                 self.taken.put(i, units)
-                if units < known:
-                    returned.append(i)
-        self.hints.came_back(returned)
+        self.hints.came_back([i for i, known in before.items() if self.taken.get(i) < known])
         return before
 
     def hold(self, key: str, taken: dict[int, int], before: dict[int, int]) -> None:

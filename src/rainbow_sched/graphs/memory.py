@@ -115,7 +115,7 @@ class MemoryBackend:
         state = self._state(cluster)
         if key in state.placed:
             raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
-        barred = NOTHING_BARRED if state.rules is None else state.bound(request, self._planner(request)).barred
+        barred = NOTHING_BARRED if state.rules is None else state.bound(request, self._planner_of).barred
         found = self._answers.of(request).placer.place(
             state.fold,
             self._facts,
@@ -123,7 +123,7 @@ class MemoryBackend:
             state.unavailable,
             state.hints,
             barred,
-            state.hosts_named(hosts),
+            state.hosts_named(hosts) if hosts else None,
         )
         pending = self._unindexed[state.number_in_fleet]
         state.hold(key, found.taken, pending.taken)
@@ -146,12 +146,12 @@ class MemoryBackend:
         state.version = self._changes.note(state.number_in_fleet, ANY_CHANGE)
 
     def binding(self, cluster: str, request: PreparedRequest) -> Binding:
-        return self._state(cluster).bound(request, self._planner(request)).binding
+        return self._state(cluster).bound(request, self._planner_of).binding
 
     def concrete_hosts(self, cluster: str, request: PreparedRequest, key: str = "") -> tuple[GroupHosts, ...]:
-        return self._state(cluster).concrete_hosts(request, self._planner(request), key)
+        return self._state(cluster).concrete_hosts(request, self._planner_of, key)
 
-    def _planner(self, request: PreparedRequest) -> Planner:
+    def _planner_of(self, request: PreparedRequest) -> Planner:
         return self._answers.of(request).placer.planner
 
     def match(self, request: PreparedRequest, clusters: Collection[str] | None = None) -> Matches:
@@ -170,7 +170,7 @@ class MemoryBackend:
         matches = self.match(request, clusters)
         explainers: dict[NodeRules | None, Explainer] = {}
         self._bring_up_to_date()
-        counted, planner = self._slots(request), self._planner(request)
+        counted = self._slots(request)
         found = []
         for name in matches.names:
             state, fit = self._state(name), matches.fit(name)
@@ -185,8 +185,9 @@ class MemoryBackend:
                 slots = int(counted.now[number])
             else:
                 now, ever = state.shapes(request.request)
-            scene = ClusterView(state.fold, now, ever, state.shape_of)
-            found.append(explainer.explain_fit(name, fit, scene, slots, state.bound(request, planner).binding.mixed))
+            view = ClusterView(state.fold, now, ever, state.shape_of)
+            mixed = state.bound(request, self._planner_of).binding.mixed
+            found.append(explainer.explain_fit(name, fit, view, slots, mixed))
         return found
 
     def summary(self, cluster: str) -> Summary:

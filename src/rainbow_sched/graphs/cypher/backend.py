@@ -99,15 +99,14 @@ class CypherBackend:
             state = self._whole(cluster)
             if key in state.placed:
                 raise AlreadyExists(f"{key!r} is already placed on {cluster!r}; release it first")
-            planner = Planner(request.request)
             found = place(
                 state.fold,
-                planner.plan(state.fold.structure.units),
+                _planner_of(request).plan(state.fold.structure.units),
                 state.facts,
                 state.taken.column(),
                 state.unavailable,
                 None,
-                state.bound(request, planner).barred,
+                state.bound(request, _planner_of).barred,
                 state.hosts_named(hosts),
             )
             ids = state.fold.graph.ids
@@ -139,14 +138,14 @@ class CypherBackend:
         kept = self._bindings.setdefault(cluster, OrderedDict())
         known = kept.get(request.match_key)
         if known is None:
-            bound = self._whole(cluster).bound(request, Planner(request.request))
+            bound = self._whole(cluster).bound(request, _planner_of)
             known = kept[request.match_key] = bound.binding
             if len(kept) > MAX_CACHED_BINDINGS:
                 kept.popitem(last=False)
         return known
 
     def concrete_hosts(self, cluster: str, request: PreparedRequest, key: str = "") -> tuple[GroupHosts, ...]:
-        return self._whole(cluster).concrete_hosts(request, Planner(request.request), key)
+        return self._whole(cluster).concrete_hosts(request, _planner_of, key)
 
     def _ready(self, names: tuple[str, ...], prepared: PreparedRequest) -> Iterator[tuple[ClusterState, Fitter]]:
         """Iterate over the clusters in order, each with its matcher.
@@ -197,7 +196,7 @@ class CypherBackend:
             state = self._whole(verdict.cluster)
             explainer = Explainer(request.request, state.facts, state.rules_for(request))
             now, ever = state.shapes(request.request)
-            mixed = state.bound(request, Planner(request.request)).binding.mixed
+            mixed = state.bound(request, _planner_of).binding.mixed
             found.append(explainer.explain(verdict, ClusterView(state.fold, now, ever, state.shape_of), mixed))
         return found
 
@@ -251,3 +250,7 @@ def _state(
     for key, taken in rows.placed.items():
         state.hold(key, dict(taken), {})
     return state
+
+
+def _planner_of(request: PreparedRequest) -> Planner:
+    return Planner(request.request)

@@ -181,11 +181,9 @@ class NextgenTree:
 
     def levels(self, entry: Entry) -> tuple[Level, ...]:
         """Return the levels of a top-level resource; none if only other resources have `schedule: true`."""
-        if not _has_slot(entry):
-            if self._left_out(entry, False):
-                return ()
-            return (self._totals(entry, 1, top=True),)
-        return self._around_slot(entry, in_node=False, scheduled=False)
+        if _has_slot(entry):
+            return self._around_slot(entry, in_node=False, scheduled=False)
+        return () if self._left_out(entry, False) else (self._totals(entry, 1, top=True),)
 
     def _left_out(self, entry: Entry, scheduled: bool) -> bool:
         if not self._only_scheduled or scheduled or is_scheduled(entry):
