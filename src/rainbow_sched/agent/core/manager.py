@@ -118,7 +118,7 @@ def _expected_looked_up(d: StateDraft, event: e.LookedUp) -> None:
             _update(d, attempt, update)
         case Absent():
             del d.expected[ref]
-            if d.before.fresh:  # accepted by an agent whose journal is lost: it may have run
+            if d.fresh:  # accepted by an agent whose journal is lost: it may have run
                 d.attempts[ref] = attempt = LocalAttempt(offer=Offer(ref=ref), phase=Phase.SUBMITTED)
                 d.do(e.WriteJournal(ref, "adopt", offer_record(attempt.offer, kind="adopt")))
                 d.end(attempt, OUTCOME_UNKNOWN)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rainbow_sched.agent.core.events import Command, Forget, WriteJournal
 from rainbow_sched.agent.core.journal_records import cancelled_record, ended_record, forgotten_record
@@ -36,27 +36,25 @@ class AgentLimits:
     chunks: int = 8  # chunks of output being read or sent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class AgentState:
-    """The agent's state. Immutable: `react` returns the next one."""
+    """The agent's state. `react` returns the next one and leaves this one as it is."""
 
     limits: AgentLimits = AgentLimits()
     fresh: bool = False  # this process created the journal: attempts that the server expects were lost with the old one
     stopping: bool = False
-    attempts: Mapping[AttemptRef, LocalAttempt] = field(default_factory=dict)
-    past: Mapping[AttemptRef, PastAttempt] = field(default_factory=dict)
-    checking: Mapping[AttemptRef, Offer] = field(default_factory=dict)
-    rejects: Mapping[AttemptRef, str] = field(default_factory=dict)
-    expected: Mapping[AttemptRef, float | None] = field(
-        default_factory=dict
-    )  # when to look up again; None: a lookup is open
+    attempts: dict[AttemptRef, LocalAttempt] = field(default_factory=dict)
+    past: dict[AttemptRef, PastAttempt] = field(default_factory=dict)
+    checking: dict[AttemptRef, Offer] = field(default_factory=dict)
+    rejects: dict[AttemptRef, str] = field(default_factory=dict)
+    expected: dict[AttemptRef, float | None] = field(default_factory=dict)  # next lookup; None: one is open
     acks: tuple[int, ...] = ()
     acks_pending: tuple[tuple[int, AttemptRef], ...] = ()  # commands to acknowledge once their record is on disk
-    open_bids: frozenset[str] = frozenset()  # bid requests that the backend has not answered yet
+    open_bids: set[str] = field(default_factory=set)  # bid requests that the backend has not answered yet
     bids: tuple[tuple[str, BidAnswer], ...] = ()
-    chunks: Mapping[tuple[AttemptRef, str], OutputPiece] = field(default_factory=dict)
-    open_reads: frozenset[tuple[AttemptRef, str]] = frozenset()
-    failed_reads: Mapping[tuple[AttemptRef, str], float] = field(default_factory=dict)  # failed reads: when to retry
+    chunks: dict[tuple[AttemptRef, str], OutputPiece] = field(default_factory=dict)
+    open_reads: set[tuple[AttemptRef, str]] = field(default_factory=set)
+    failed_reads: dict[tuple[AttemptRef, str], float] = field(default_factory=dict)  # failed reads: when to retry
     facts: ReportedFacts | None = None
     facts_reported: ReportedFacts | None = None
     facts_at: float = NEVER  # when facts were last sent
@@ -78,47 +76,19 @@ class AgentState:
     recalling: bool = False  # the server's database was restored: send all attempts with the next message
 
 
-_DRAFT_FIELDS = tuple(field.name for field in fields(AgentState) if field.name not in ("limits", "fresh"))
-
-
-class StateDraft:
-    """A mutable copy of the state in which handlers build the next one, with the commands to return."""
+class StateDraft(AgentState):
+    """The next state while handlers build it: a copy of the last one, with the commands to return."""
 
     def __init__(self, state: AgentState, now: float) -> None:
-        self.before = state
+        values: dict[str, Any] = vars(state)
+        own = {name: value.copy() for name, value in values.items() if isinstance(value, dict | set)}
+        vars(self).update(values | own)
         self.now = now
-        self.limits = state.limits
         self.commands: list[Command] = []
-        self.attempts = dict(state.attempts)
-        self.past = dict(state.past)
-        self.checking = dict(state.checking)
-        self.rejects = dict(state.rejects)
-        self.expected = dict(state.expected)
-        self.acks = state.acks
-        self.acks_pending = state.acks_pending
-        self.open_bids = set(state.open_bids)
-        self.bids = state.bids
-        self.chunks = dict(state.chunks)
-        self.open_reads = set(state.open_reads)
-        self.failed_reads = dict(state.failed_reads)
-        self.facts, self.facts_reported, self.facts_at = state.facts, state.facts_reported, state.facts_at
-        self.stopping, self.resynced, self.empty_answers = state.stopping, state.resynced, state.empty_answers
-        self.seq, self.in_flight, self.sent_at, self.resend_at = (
-            state.seq,
-            state.in_flight,
-            state.sent_at,
-            state.resend_at,
-        )
-        self.listening, self.listening_at = state.listening, state.listening_at
-        self.answered, self.send_at, self.quiet_until = state.answered, state.send_at, state.quiet_until
-        self.heartbeat, self.contact_at, self.server = state.heartbeat, state.contact_at, state.server
-        self.mark, self.recalling = state.mark, state.recalling
 
     def done(self) -> AgentState:
         """Return the next state."""
-        changed = {name: getattr(self, name) for name in _DRAFT_FIELDS}
-        open_bids, open_reads = frozenset(self.open_bids), frozenset(self.open_reads)
-        return replace(self.before, **changed | {"open_bids": open_bids, "open_reads": open_reads})
+        return AgentState(**{name: value for name, value in vars(self).items() if name not in ("now", "commands")})
 
     def do(self, command: Command) -> None:
         self.commands.append(command)
