@@ -130,13 +130,15 @@ def default_state_dir() -> Path:
 
 
 async def _run(options: AgentOptions, settings: ClientSettings) -> None:
+    from rainbow_sched import __version__
     from rainbow_sched.agent.backends import load_backend
     from rainbow_sched.agent.core.site_rules import job_expression
     from rainbow_sched.agent.runtime.journal import Journal
-    from rainbow_sched.agent.runtime.link import Identity, ServerLink
+    from rainbow_sched.agent.runtime.link import ServerLink
     from rainbow_sched.agent.runtime.loop import Agent
     from rainbow_sched.agent.runtime.rotation import rotation_of
     from rainbow_sched.agent.setup.registration import rediscovery, register
+    from rainbow_sched.protocol.messages import SyncMessage, SyncRequest
 
     with opened(Journal, options.state_dir) as journal:
         secret = credential(options, settings, os.environ)
@@ -144,18 +146,18 @@ async def _run(options: AgentOptions, settings: ClientSettings) -> None:
         if secret is None and options.register:
             secret = await register(options, settings)
         backend = make(_backend_settings(options))
-        identity = Identity(
+        sender = SyncRequest(
+            message=SyncMessage(seq=0),
             cluster=options.cluster,
             epoch=f"{journal.id}.{secrets.token_hex(8)}",
-            secret=need_credential(secret, options),
             manager=options.backend,
+            version=__version__,
             accept_only=options.accept,
             order_by=options.order and job_expression("--order", options.order).text,
             guards=backend.guards_runs,
-            node_rules=backend.node_rules,
+            recalls=True,
         )
-        link = ServerLink(settings, identity)
-        link.node_rules = lambda: backend.node_rules
+        link = ServerLink(settings, sender, need_credential(secret, options), lambda: backend.node_rules)
         looking = None if options.once else rediscovery(options, settings, lambda: link.secret)
         running = Agent(replace(_parts(options, journal, link, backend), rediscovery=looking), once=options.once)
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from rainbow_sched.agent.runtime.link import Identity, ServerLink
+from rainbow_sched.agent.runtime.link import ServerLink
 from rainbow_sched.agent.runtime.rotation import Rotation
 from rainbow_sched.client.settings import Address, ClientSettings
+from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.credential import digest, id_of
 from rainbow_sched.model.errors import RainbowError, Unavailable
-from rainbow_sched.protocol.messages import SyncMessage
+from rainbow_sched.protocol.messages import SyncMessage, SyncRequest
 from rainbow_sched.service.access.renewal import GRACE_SECONDS
 from rainbow_sched.store.base import Tx
 from tests.unit.access.calls import ask, code_of, follow
@@ -45,7 +46,8 @@ class Place:
         """A process that starts with what is on disk."""
         host, _, port = self.world.running.address.rpartition(":")
         settings = ClientSettings(servers=(Address(host, int(port), False),))
-        link = ServerLink(settings, Identity(cluster="alpha", epoch="journal.e", secret=self.home.read_text().strip()))
+        sender = SyncRequest(message=SyncMessage(seq=0), cluster="alpha", epoch="journal.e")
+        link = ServerLink(settings, sender, self.home.read_text().strip(), NodeRules)
         return link, Rotation(self.home, link, every=3600.0)
 
     async def speaks(self) -> str:

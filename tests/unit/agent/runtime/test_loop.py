@@ -16,7 +16,7 @@ from rainbow_sched.agent.core.journal_records import restored
 from rainbow_sched.agent.core.site_rules import SiteRules
 from rainbow_sched.agent.core.state import AgentLimits
 from rainbow_sched.agent.runtime.journal import Journal
-from rainbow_sched.agent.runtime.link import Identity, ServerLink
+from rainbow_sched.agent.runtime.link import ServerLink
 from rainbow_sched.agent.runtime.loop import Agent, AgentParts
 from rainbow_sched.client.settings import Address, ClientSettings
 from rainbow_sched.jobspecs.canonical import to_json
@@ -32,6 +32,7 @@ from rainbow_sched.protocol.messages import (
     ServerCommand,
     SyncAnswer,
     SyncMessage,
+    SyncRequest,
 )
 from rainbow_sched.selection.expressions import compile_expression
 from tests.support.backends import a_graph, a_request
@@ -253,9 +254,9 @@ async def test_a_message_crosses_the_wire_and_finds_the_server_that_lives(served
     rules = NodeRules(hosts=True, subsystems=frozenset({"features"}), one_group="why", merges=True)
     link = ServerLink(
         settings,
-        Identity(
-            cluster="here", epoch="e1", secret="right", manager="local", accept_only="cores > 1", node_rules=rules
-        ),
+        SyncRequest(message=SyncMessage(seq=0), cluster="here", epoch="e1", manager="local", accept_only="cores > 1"),
+        "right",
+        lambda: rules,
     )
     end = Report(
         ref=ref, state=AttemptState.FAILED, exit_code=0, failure=Failure.TIME_LIMIT, reason="late", ended_at=5.0
@@ -285,7 +286,9 @@ async def test_a_message_crosses_the_wire_and_finds_the_server_that_lives(served
 
 
 async def test_a_refused_credential_is_named_as_such(served):
-    link = ServerLink(served[1], Identity(cluster="here", epoch="e1", secret="wrong"))
+    link = ServerLink(
+        served[1], SyncRequest(message=SyncMessage(seq=0), cluster="here", epoch="e1"), "wrong", NodeRules
+    )
     with pytest.raises(Unauthenticated, match="who are you"):
         await link.sync(SyncMessage(seq=1))
     await link.close()
