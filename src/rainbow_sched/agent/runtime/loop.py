@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Protocol
 
 from rainbow_sched.agent.backends.base import Backend
 from rainbow_sched.agent.backends.local.wrapper import boot_id
@@ -23,12 +22,13 @@ from rainbow_sched.agent.core.state import AgentLimits, AgentState
 from rainbow_sched.agent.runtime.backend_calls import BackendCall, BackendCalls
 from rainbow_sched.agent.runtime.journal import Journal
 from rainbow_sched.agent.runtime.journal_writer import JournalWriter
+from rainbow_sched.agent.runtime.link import ServerLink
 from rainbow_sched.agent.runtime.rediscovery import Rediscovery
 from rainbow_sched.agent.runtime.refusals import Refusals
 from rainbow_sched.client.connection import Backoff
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.graph import Graph
-from rainbow_sched.protocol.messages import SyncAnswer, SyncMessage
+from rainbow_sched.protocol.messages import SyncMessage
 
 log = logging.getLogger("rainbow.agent")
 SHUTDOWN_SECONDS = 5.0  # seconds for the last message of a stopping agent
@@ -71,19 +71,12 @@ def boot_clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class SyncClient(Protocol):
-    """The part of the link that the loop uses."""
-
-    async def sync(self, message: SyncMessage) -> SyncAnswer:
-        """Send one message and return its answer."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentParts:
     """Components and settings of an agent."""
 
     cluster: str
-    link: SyncClient
+    link: ServerLink
     backend: Backend
     journal: Journal
     rules: SiteRules = field(default_factory=SiteRules)

@@ -12,12 +12,11 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from rainbow_sched.agent.setup.options import write_private
+from rainbow_sched.client.async_client import AsyncClient
 from rainbow_sched.discovery.finder import DiscoveredCluster
 from rainbow_sched.graphs.formats.jgf.writer import subsystem_to_jgf, to_jgf
 from rainbow_sched.model.errors import Invalid, NotFound, RainbowError
@@ -83,22 +82,6 @@ class RegisteredStateFile:
         write_private(self._directory, STATE_FILE, json.dumps(asdict(registered_state)))
 
 
-class UploadClient(Protocol):
-    """The client calls used here."""
-
-    async def replace_graph(self, name: str, graph: bytes) -> int:
-        """Replace the cluster's graph."""
-
-    async def put_subsystem(self, name: str, subsystem: str, graph: bytes) -> int:
-        """Add or replace a subsystem."""
-
-    async def delete_subsystem(self, name: str, subsystem: str) -> None:
-        """Remove a subsystem."""
-
-
-Connect = Callable[[], AbstractAsyncContextManager[UploadClient]]
-
-
 class Rediscovery:
     """Periodic discovery. `look` may block; `connect` returns a client with the cluster's credential."""
 
@@ -106,7 +89,7 @@ class Rediscovery:
         self,
         cluster: str,
         look: Callable[[], DiscoveredCluster],
-        connect: Connect,
+        connect: Callable[[], AsyncClient],
         file: RegisteredStateFile,
         interval: float,
     ):
@@ -155,7 +138,7 @@ class Rediscovery:
         self._unconfirmed = None
         return True
 
-    async def _send_graph(self, client: UploadClient, documents: ClusterDocuments, now: RegisteredState) -> None:
+    async def _send_graph(self, client: AsyncClient, documents: ClusterDocuments, now: RegisteredState) -> None:
         data = documents.graph.encode()
         self._file.store_graph(documents.graph)
         try:
@@ -170,7 +153,7 @@ class Rediscovery:
             await client.replace_graph(self._cluster, data)
         self._save(replace(self._registered, graph=now.graph))
 
-    async def _send_subsystems(self, client: UploadClient, documents: ClusterDocuments, now: RegisteredState) -> None:
+    async def _send_subsystems(self, client: AsyncClient, documents: ClusterDocuments, now: RegisteredState) -> None:
         for name in [removed for removed in self._registered.subsystems if removed not in now.subsystems]:
             with contextlib.suppress(NotFound):
                 await client.delete_subsystem(self._cluster, name)

@@ -15,8 +15,8 @@ import string
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
 
+from rainbow_sched.agent.runtime.link import ServerLink
 from rainbow_sched.agent.setup.options import SECRET_ENV, SECRET_FILE, AgentOptions
 from rainbow_sched.client.private_files import check_private, sync_folder, write_whole
 from rainbow_sched.client.settings import read_secret
@@ -29,21 +29,10 @@ RETRY_SECONDS = 30.0
 _LETTERS = string.ascii_lowercase + string.digits
 
 
-class RenewalLink(Protocol):
-    """The part of the link that the rotation uses."""
-
-    secret: str
-    spare: str
-    renewal_requested: asyncio.Event
-
-    async def renew(self, bearer: str, id: str, digest: bytes) -> None:
-        """Register the digest of a new secret, authenticated by `bearer`."""
-
-
 class Rotation:
     """Rotation of the secret in one file."""
 
-    def __init__(self, home: Path, link: RenewalLink, *, every: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, home: Path, link: ServerLink, *, every: float, clock: Callable[[], float] = time.time) -> None:
         self.home, self.beside = home, home.with_name(f"{home.name}.next")
         self._link, self._every, self._clock = link, every, clock
         self._pending = self.beside.exists()
@@ -100,7 +89,7 @@ class Rotation:
         return self._clock() - self.home.stat().st_mtime
 
 
-def rotation_of(options: AgentOptions, environment: Mapping[str, str], link: RenewalLink) -> Rotation | None:
+def rotation_of(options: AgentOptions, environment: Mapping[str, str], link: ServerLink) -> Rotation | None:
     """Return the rotation of the agent's secret; None if it comes from the environment or the config file."""
     if options.secret_file:
         home = Path(options.secret_file).resolve()
