@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Protocol
 
 from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.journal_records import compacted, last_mark, restored
@@ -28,6 +27,7 @@ from rainbow_sched.protocol.messages import BidAnswer, Offer, OutputPiece, SyncA
 from rainbow_sched.simulation.loop import VirtualLoop
 from rainbow_sched.simulation.manager import Manager
 from rainbow_sched.simulation.network import Link
+from rainbow_sched.simulation.server import SimServer
 
 LIMITS = AgentLimits(max_jobs=3, max_wait=4.0, run_guard=9.0, output_grace=2.0, output_give_up=60.0, chunk=64, chunks=2)
 RPC_MARGIN = 3.0  # seconds that a call may take beyond the requested wait
@@ -36,20 +36,13 @@ POLL_EVERY = 1.5
 REFUSED = Result(state=AttemptState.FAILED, failure=Failure.REFUSED, reason="the manager refuses it")
 
 
-class Server(Protocol):
-    """The server as an agent sees it."""
-
-    def sync(self, request: SyncRequest, answer: Callable[[SyncAnswer | RainbowError], None]) -> Callable[[], None]:
-        """Handle a message; return a function that disconnects the call."""
-
-
 @dataclass(slots=True, kw_only=True)
 class SyncCall:
     """An open Sync call."""
 
     message: SyncMessage
     deadline: asyncio.TimerHandle | None = None
-    cancel_call: Callable[[], None] = lambda: None  # set when the message arrives
+    cancel_call: Callable[[], object] = lambda: None  # set when the message arrives
     open: bool = True
 
     def end(self) -> None:
@@ -66,7 +59,7 @@ class SimAgent:
     rng: Random
     wire: Link
     manager: Manager
-    server: Server
+    server: SimServer
     note: Callable[..., None]
     drift: float = 1.0
     up_since: float | None = None  # None: it is down

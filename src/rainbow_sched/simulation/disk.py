@@ -61,7 +61,7 @@ class Disk:
         """Return a copy of the committed state."""
         return self._connection.serialize()
 
-    def restore_copy(self, copy: bytes, restore: Callable[[Tx], None]) -> None:
+    def restore_copy(self, copy: bytes, restore: Callable[[Tx], object]) -> None:
         """Replace the database with an older copy and begin a restore, as `rainbow server restore` does."""
         self._connection.deserialize(copy)
         session = self.session(writing=True)

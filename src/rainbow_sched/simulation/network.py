@@ -21,12 +21,12 @@ class Link:
     down: bool = True
     cut_until: float = 0.0
 
-    def ask(self, deliver: Callable[[], None]) -> None:
+    def ask(self, deliver: Callable[[], object]) -> None:
         """Send a message to the server."""
         if self.up:
             self._carry(deliver)
 
-    def answer(self, deliver: Callable[[], None]) -> None:
+    def answer(self, deliver: Callable[[], object]) -> None:
         """Send a message from the server."""
         if self.down:
             self._carry(deliver)
@@ -41,7 +41,7 @@ class Link:
             return self.rng.uniform(0.1, 12.0)
         return self.rng.uniform(0.0005, 0.02)
 
-    def _carry(self, deliver: Callable[[], None]) -> None:
+    def _carry(self, deliver: Callable[[], object]) -> None:
         if self.rng.random() < self.rates.loss:
             return
         self.loop.call_later(self.delay(), deliver)

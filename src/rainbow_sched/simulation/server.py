@@ -12,10 +12,7 @@ from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.errors import Invalid, RainbowError, Unavailable
 from rainbow_sched.pb.v2 import agents_pb2
 from rainbow_sched.protocol.codec import answer_from_proto, answer_to_proto, request_from_proto, request_to_proto
-from rainbow_sched.protocol.messages import (
-    SyncAnswer,
-    SyncRequest,
-)
+from rainbow_sched.protocol.messages import SyncAnswer, SyncRequest
 from rainbow_sched.protocol.report_reader import REPORTED
 from rainbow_sched.service.assembly import Service, assemble
 from rainbow_sched.service.random_ids import Ids
@@ -145,10 +142,8 @@ class SimServer:
         return self.refusals.random() < self.rates.apply_refused
 
     def call(
-        self,
-        work: Callable[[Service], Coroutine[Any, Any, Any]],
-        answer: Callable[[Any], None],
-    ) -> Callable[[], None]:
+        self, work: Callable[[Service], Coroutine[Any, Any, Any]], answer: Callable[[Any], None]
+    ) -> Callable[[], object]:
         """Run a call in the current process and answer with its result or error; return a function that cancels it."""
         service, process = self.service, self._process
         if service is None or process is None:
@@ -163,14 +158,9 @@ class SimServer:
             if process.alive:
                 answer(result)
 
-        task = process.spawn(self.loop, handled())
+        return process.spawn(self.loop, handled()).cancel
 
-        def cancel_call() -> None:
-            task.cancel()
-
-        return cancel_call
-
-    def sync(self, request: SyncRequest, answer: Callable[[SyncAnswer | RainbowError], None]) -> Callable[[], None]:
+    def sync(self, request: SyncRequest, answer: Callable[[SyncAnswer | RainbowError], None]) -> Callable[[], object]:
         """Handle a Sync of an agent. Request and answer pass through their bytes, so that the codec is used as well."""
         states, process = self.states, str(self.starts)
         sent = request_to_proto(request).SerializeToString()

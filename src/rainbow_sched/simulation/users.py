@@ -203,7 +203,7 @@ class Users:
             def answer(result: Any) -> None:
                 self.wire.answer(lambda: back(result, before))
 
-            self.wire.ask(lambda: ignore_answer(self.server.call(work, answer)))
+            self.wire.ask(lambda: self.server.call(work, answer))
             if again:
                 self.loop.call_later(RETRY_SECONDS * self.rng.uniform(0.5, 1.5), attempt)
             else:
@@ -272,7 +272,3 @@ class Users:
             service, at = self.server.service, job.terms.start_after
             return service is not None and at is not None and at > service.core.clock.now()
         return job.hold is Hold.USER
-
-
-def ignore_answer(_: object) -> None:
-    """Ignore an answer."""

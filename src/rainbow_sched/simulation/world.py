@@ -26,7 +26,7 @@ from rainbow_sched.simulation.loop import VirtualLoop
 from rainbow_sched.simulation.manager import Manager
 from rainbow_sched.simulation.network import Link
 from rainbow_sched.simulation.server import SimServer, WallClock
-from rainbow_sched.simulation.users import CORES, SHORTEST, Users, ignore_answer
+from rainbow_sched.simulation.users import CORES, SHORTEST, Users
 from rainbow_sched.simulation.witness import Violation, Witness
 
 logging.getLogger("rainbow_sched.service").addHandler(
@@ -271,7 +271,7 @@ class World:
             self.server.crash()
             newest, id = self.disk.look(newest_mark), f"restored {self.witness.restores}"
             seen = [] if newest is None else [newest]
-            self.disk.restore_copy(self.copy, lambda tx: ignore_answer(tx.begin_restore(id, self.wall.time(), seen)))
+            self.disk.restore_copy(self.copy, lambda tx: tx.begin_restore(id, self.wall.time(), seen))
             self.disk.look(self.witness.after_restore)
             self.users.after_restore()
             self.loop.call_later(self.rng.uniform(0.05, 3.0), self.server.start)
