@@ -1,4 +1,4 @@
-"""Convert Flux's resource set (R, RFC 20) into a graph and subsystems.
+"""Convert Flux's resource set (R, RFC 20) into a graph and subsystems; parse what is up, free and in use.
 
 The id of a node is its rank, such as `rank0`, because all ranks of a test instance can have the
 same host name. Cores and gpus of a node are one vertex each, with a size. If the instance has a
@@ -7,13 +7,18 @@ scheduling graph (JGF), that graph is used unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rainbow_sched.discovery.node_resources import flat_subsystem, leaves_by_node, spread
 from rainbow_sched.model.errors import Invalid
-from rainbow_sched.model.graph import NOTHING, Graph, Subsystem, Vertex
+from rainbow_sched.model.graph import NOTHING, Graph, Mark, Subsystem, Vertex
 from rainbow_sched.model.hostlist import expand, parse_idset
 
+STATUS_FORMAT = "{state} {status} {ranks}"
+FLUXION, _FLUXION_MODULE = "fluxion", "sched-fluxion-qmanager"
+_DRAINED = frozenset({"drain", "draining", "drained", "exclude"})
 ROOT = "cluster"
 PROPERTIES, QUEUES = "properties", "queues"
 _STRUCTURAL = frozenset({"type", "basename", "name", "id", "uniq_id", "size", "unit", "exclusive", "paths", "status"})
@@ -160,20 +165,13 @@ def flux_subsystems(
         queue: [ids[n.rank] for n in nodes if n.rank in ids and set(requires).issubset(n.properties)]
         for queue, requires in queues.items()
     }
-    found = [_flat(PROPERTIES, "property", properties, graph), _flat(QUEUES, "queue", members, graph)]
+    known = {name: on for name, on in properties.items() if all(on)}
+    root, count = graph.ids[0], sum(type == "node" for type in graph.types)
+    found = (
+        flat_subsystem(PROPERTIES, "property", known, root, count),
+        flat_subsystem(QUEUES, "queue", {name: on for name, on in members.items() if on}, root, count),
+    )
     return tuple(one for one in found if one is not None)
-
-
-def _flat(name: str, type: str, hosts: Mapping[str, Sequence[str]], graph: Graph) -> Subsystem | None:
-    nodes = sum(kind == "node" for kind in graph.types)
-    vertices, hangs = [], []
-    for one, on in hosts.items():
-        if on and all(on):
-            vertices.append(Vertex(id=f"{type}:{one}", type=type, name=one, metadata={"name": one}))
-            hangs.append((graph.ids[0],) if len(on) == nodes else tuple(on))
-    if not vertices:
-        return None
-    return Subsystem(name=name, vertices=tuple(vertices), parents=(-1,) * len(vertices), hangs_on=tuple(hangs))
 
 
 def parse_queues(config: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
@@ -192,3 +190,73 @@ def default_queue(config: Mapping[str, object]) -> str:
     for key in ("policy", "jobspec", "defaults", "system", "queue"):
         value = value.get(key) if isinstance(value, Mapping) else None
     return str(value or "")
+
+
+@dataclass(frozen=True, slots=True)
+class FluxAllocation:
+    """The resources of one running job, spread evenly over its ranks."""
+
+    ranks: tuple[int, ...]
+    cores: int  # on each
+    gpus: int = 0  # on each
+
+
+def parse_status(text: str) -> dict[int, Mark]:
+    """Parse `flux resource status -n -o STATUS_FORMAT` into the marks of ranks that are not up."""
+    marks: dict[int, Mark] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) != 3:
+            continue  # a state without ranks
+        state, status, ranks = words
+        for rank in parse_idset(ranks):
+            if status == "offline":
+                marks[rank] = Mark.DOWN
+            elif state.rstrip("*") in _DRAINED:
+                marks.setdefault(rank, Mark.DRAINED)
+    return marks
+
+
+def scheduler(modules: str) -> str:
+    """Return the scheduler from `flux module list`: `fluxion`, or the module that provides the service `sched`."""
+    for line in modules.splitlines():
+        words = line.split()
+        if len(words) > 1 and "sched" in words[-1].split(","):
+            return FLUXION if words[0] == _FLUXION_MODULE else words[0]
+    return ""
+
+
+def free_totals(everything: Sequence[FluxNode], free: Sequence[FluxNode]) -> dict[str, object]:
+    """Return `nodes_free`, `cores_free` and `gpus_free`; a free node is one without jobs."""
+    whole = {node.rank: node.counts for node in everything}
+    return {
+        "nodes_free": sum(node.counts == whole.get(node.rank) for node in free),
+        "cores_free": sum(node.counts.get("core", 0) for node in free),
+        "gpus_free": sum(node.counts.get("gpu", 0) for node in free),
+    }
+
+
+def used_by_others(
+    graph: Graph,
+    everything: Sequence[FluxNode],
+    free: Sequence[FluxNode],
+    marks: Mapping[int, Mark],
+    own: Iterable[FluxAllocation],
+) -> dict[str, int]:
+    """Return units in use by vertex id, without our own jobs and without nodes that are down or drained."""
+    left = {node.rank: node.counts for node in free}
+    mine: Counter[tuple[int, str]] = Counter()
+    for holding in own:
+        for rank in holding.ranks:
+            mine[rank, "core"] += holding.cores
+            mine[rank, "gpu"] += holding.gpus
+    at = node_of_rank(graph)
+    leaves = leaves_by_node(graph, range(len(graph.ids)))
+    used: dict[str, int] = {}
+    for node in everything:
+        if node.rank in marks or node.rank not in at:
+            continue
+        for type, many in node.counts.items():
+            taken = many - left.get(node.rank, {}).get(type, 0) - mine[node.rank, type]
+            used |= spread(graph, leaves.get((at[node.rank], type), ()), taken)
+    return used

@@ -11,31 +11,10 @@ from dataclasses import dataclass
 from rainbow_sched.model.graph import Graph, Subsystem, Vertex
 
 SUBSYSTEM = "mounts"
-SHARED_TYPES = frozenset(
-    [
-        "nfs",
-        "nfs4",
-        "lustre",
-        "gpfs",
-        "beegfs",
-        "ceph",
-        "fuse.ceph",
-        "fuse.sshfs",
-        "cifs",
-        "smb3",
-        "afs",
-        "cvmfs2",
-        "panfs",
-        "orangefs",
-        "pvfs2",
-        "glusterfs",
-        "fuse.glusterfs",
-        "fuse.juicefs",
-        "wekafs",
-        "daos",
-        "fuse.daos",
-    ]
-)
+NETWORK_TYPES = ("nfs", "nfs4", "cifs", "smb3", "afs", "cvmfs2")
+PARALLEL_TYPES = ("lustre", "gpfs", "beegfs", "ceph", "panfs", "orangefs", "pvfs2", "glusterfs", "wekafs", "daos")
+FUSE_TYPES = ("fuse.ceph", "fuse.sshfs", "fuse.glusterfs", "fuse.juicefs", "fuse.daos")
+SHARED_TYPES = frozenset((*NETWORK_TYPES, *PARALLEL_TYPES, *FUSE_TYPES))
 LOCAL_TYPES = ("ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs")
 MAX_MOUNTS = 1_000
 

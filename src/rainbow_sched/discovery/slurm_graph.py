@@ -1,4 +1,6 @@
-"""Convert a Slurm cluster into a resource graph with the subsystems features, partitions and gpus.
+"""Convert a Slurm cluster into a resource graph with subsystems; find what of it is up, free and in use.
+
+The subsystems are features, partitions and gpus.
 
 cluster > rack > node > socket > core, with memory and gres on the node. Racks and sockets exist
 if Slurm reports them. The cores or gpus of one parent are one vertex with a size, so that 10,000
@@ -7,15 +9,17 @@ nodes stay small.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from rainbow_sched.discovery.node_resources import flat_subsystem, leaves_by_node, spread
 from rainbow_sched.discovery.slurm import SlurmNode, SlurmPartition
-from rainbow_sched.model.graph import NOTHING, Graph, Subsystem, Vertex
+from rainbow_sched.model.graph import NOTHING, Graph, Mark, Subsystem, Vertex
 
 ROOT = "cluster"
-About: TypeAlias = Callable[[str], Mapping[str, object]]
 FEATURES, PARTITIONS, GPUS = "features", "partitions", "gpus"
+_DOWN = frozenset({"DOWN", "ERROR", "FAIL", "FAILING", "FUTURE", "UNKNOWN", "REBOOT_ISSUED"})
+_DRAINED = frozenset({"DRAIN", "DRAINED", "DRAINING", "MAINT"})
 
 
 def slurm_graph(cluster: str, nodes: Sequence[SlurmNode], racks: Mapping[str, str] | None = None) -> Graph:
@@ -59,14 +63,12 @@ def slurm_subsystems(nodes: Sequence[SlurmNode], partitions: Sequence[SlurmParti
     """Return features, partitions and gpu models, attached to their nodes or to the root if all nodes have them."""
     about = {part.name: part for part in partitions}
     features, members, models = _groups(nodes)
-    found = []
-    if features:
-        found.append(_flat(FEATURES, "feature", features, len(nodes), lambda name: {"name": name}))
-    if members:
-        found.append(_flat(PARTITIONS, "partition", members, len(nodes), lambda name: _about(name, about.get(name))))
-    if models:
-        found.append(_flat(GPUS, "model", models, 0, lambda name: {"name": name, "model": name}))
-    return tuple(found)
+    found = (
+        flat_subsystem(FEATURES, "feature", features, ROOT, len(nodes)),
+        flat_subsystem(PARTITIONS, "partition", members, ROOT, len(nodes), lambda name: _about(name, about.get(name))),
+        flat_subsystem(GPUS, "model", models, ROOT, 0, lambda name: {"name": name, "model": name}),
+    )
+    return tuple(one for one in found if one is not None)
 
 
 def _groups(nodes: Iterable[SlurmNode]) -> tuple[dict[str, list[str]], dict[str, list[str]], dict[str, list[str]]]:
@@ -93,10 +95,64 @@ def _about(name: str, partition: SlurmPartition | None) -> dict[str, object]:
     return found
 
 
-def _flat(name: str, type: str, hosts: Mapping[str, Sequence[str]], all: int, about: About) -> Subsystem:
-    """Return a subsystem without inner edges; `Subsystem.build` is too slow for 10,000 edges."""
-    vertices, hangs = [], []
-    for one, on in hosts.items():
-        vertices.append(Vertex(id=f"{type}:{one}", type=type, name=one, metadata=about(one)))
-        hangs.append((ROOT,) if len(on) == all else tuple(dict.fromkeys(on)))
-    return Subsystem(name=name, vertices=tuple(vertices), parents=(-1,) * len(vertices), hangs_on=tuple(hangs))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmAllocation:
+    """The resources of one job, spread evenly over its nodes."""
+
+    nodes: tuple[str, ...]
+    cpus: int = 0  # on each node, as Slurm counts them
+    memory: int = 0  # MiB on each node
+    gpus: int = 0  # on each node
+
+
+def mark(node: SlurmNode) -> Mark:
+    """Return the mark of a node; an unresponsive node is down unless it is powered off, because Slurm wakes it."""
+    states = set(node.states)
+    if states & _DOWN or (not node.responding and "POWERED_DOWN" not in states):
+        return Mark.DOWN
+    return Mark.DRAINED if states & _DRAINED else Mark.UP
+
+
+def free_totals(nodes: Iterable[SlurmNode], unreachable: Container[str] = ()) -> dict[str, object]:
+    """Return `nodes_free`, `cores_free` and `gpus_free` of reachable nodes that are up; a free node has no jobs."""
+    free_nodes = free_cores = free_gpus = 0
+    for node in nodes:
+        if mark(node) is not Mark.UP or node.name in unreachable:
+            continue
+        free_nodes += node.cpus_alloc == 0
+        free_cores += max(0, node.cores - node.cores_alloc)
+        gpus = sum(gres.count for gres in node.gres if gres.name == "gpu")
+        free_gpus += max(0, gpus - sum(gres.count for gres in node.gres_used if gres.name == "gpu"))
+    return {"nodes_free": free_nodes, "cores_free": free_cores, "gpus_free": free_gpus}
+
+
+def used_by_others(graph: Graph, nodes: Sequence[SlurmNode], own: Iterable[SlurmAllocation]) -> dict[str, int]:
+    """Return units in use by vertex id, without our own jobs, which the server counts itself."""
+    mine: dict[tuple[str, str], int] = {}
+    for holding in own:
+        for name in holding.nodes:
+            for type, units in (("cpu", holding.cpus), ("memory", holding.memory), ("gpu", holding.gpus)):
+                mine[name, type] = mine.get((name, type), 0) + units
+    leaves = leaves_by_node(graph, graph.names)
+    used: dict[str, int] = {}
+    for node in nodes:
+        others = max(0, node.cpus_alloc - mine.get((node.name, "cpu"), 0))
+        amounts = {"core": node.cores_of(others), "memory": node.memory_alloc}
+        for gres in node.gres_used:
+            amounts[gres.name] = amounts.get(gres.name, 0) + gres.count
+        for type, amount in amounts.items():
+            rest = amount - mine.get((node.name, type), 0)
+            used |= spread(graph, leaves.get((node.name, type), ()), rest)
+    return used
+
+
+def nodes_not_up(nodes: Sequence[SlurmNode], unreachable: Container[str] = ()) -> dict[str, str]:
+    """Return the marks of nodes that are not up; a node that is in none of our partitions counts as drained."""
+    found = {}
+    for node in nodes:
+        now = mark(node)
+        if now is Mark.UP and node.name in unreachable:
+            now = Mark.DRAINED
+        if now is not Mark.UP:
+            found[node.name] = str(now)
+    return found

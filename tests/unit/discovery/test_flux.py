@@ -4,8 +4,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.discovery.flux import default_queue, flux_graph, flux_subsystems, node_of_rank, parse_queues, parse_r
-from rainbow_sched.discovery.flux_state import FluxAllocation, free_totals, parse_status, scheduler, used_by_others
+from rainbow_sched.discovery.flux import (
+    FluxAllocation,
+    default_queue,
+    flux_graph,
+    flux_subsystems,
+    free_totals,
+    node_of_rank,
+    parse_queues,
+    parse_r,
+    parse_status,
+    scheduler,
+    used_by_others,
+)
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.graph import Mark
 from tests.support.graph_builders import path_of

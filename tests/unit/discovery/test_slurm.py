@@ -5,8 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow_sched.discovery.slurm import Gres, parse_gres, parse_nodes, parse_partitions, parse_topology
-from rainbow_sched.discovery.slurm_graph import slurm_graph, slurm_subsystems
-from rainbow_sched.discovery.slurm_state import SlurmAllocation, free_totals, mark, nodes_not_up, used_by_others
+from rainbow_sched.discovery.slurm_graph import (
+    SlurmAllocation,
+    free_totals,
+    mark,
+    nodes_not_up,
+    slurm_graph,
+    slurm_subsystems,
+    used_by_others,
+)
 from rainbow_sched.model.graph import Mark
 from tests.support.graph_builders import path_of
 

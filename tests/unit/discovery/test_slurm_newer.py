@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rainbow_sched.discovery.slurm import Gres, parse_nodes, parse_partitions, parse_topology
-from rainbow_sched.discovery.slurm_state import mark
+from rainbow_sched.discovery.slurm_graph import mark
 from rainbow_sched.model.graph import Mark
 
 NODE = (

@@ -26,8 +26,15 @@ from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number
 from rainbow_sched.agent.backends.flux.jobspec import RULES, SITE, FluxRequest, plain, with_tag
 from rainbow_sched.agent.backends.flux.site import FluxSite, cores_and_gpus, takes
 from rainbow_sched.agent.core.values import ClusterFacts, Phase, Update
-from rainbow_sched.discovery.flux import FluxNode, default_queue, flux_graph, parse_queues, parse_r
-from rainbow_sched.discovery.flux_state import STATUS_FORMAT, scheduler
+from rainbow_sched.discovery.flux import (
+    STATUS_FORMAT,
+    FluxNode,
+    default_queue,
+    flux_graph,
+    parse_queues,
+    parse_r,
+    scheduler,
+)
 from rainbow_sched.jobspecs.dialects.flux import to_flux
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
 from rainbow_sched.model.request import Request

@@ -12,8 +12,14 @@ from dataclasses import dataclass, field, replace
 from rainbow_sched.agent.backends.common.saved_names import MarkedNodes
 from rainbow_sched.agent.backends.flux.jobs import FluxJob
 from rainbow_sched.agent.core.values import ClusterFacts, Phase
-from rainbow_sched.discovery.flux import FluxNode, node_of_rank
-from rainbow_sched.discovery.flux_state import FluxAllocation, free_totals, parse_status, used_by_others
+from rainbow_sched.discovery.flux import (
+    FluxAllocation,
+    FluxNode,
+    free_totals,
+    node_of_rank,
+    parse_status,
+    used_by_others,
+)
 from rainbow_sched.model.graph import Graph
 from rainbow_sched.model.hints import did_you_mean
 from rainbow_sched.model.request import Request

@@ -10,8 +10,7 @@ from rainbow_sched.agent.backends.slurm.capacity import PartitionRequest, pick
 from rainbow_sched.agent.backends.slurm.shape import SlurmShape
 from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_site
 from rainbow_sched.discovery.slurm import SlurmNode, parse_partitions, seconds
-from rainbow_sched.discovery.slurm_graph import slurm_graph
-from rainbow_sched.discovery.slurm_state import free_totals, nodes_not_up
+from rainbow_sched.discovery.slurm_graph import free_totals, nodes_not_up, slurm_graph
 from rainbow_sched.model.errors import Unsupported
 
 EVERYBODY = "AllowGroups=ALL AllowAccounts=ALL MaxTime=UNLIMITED"
