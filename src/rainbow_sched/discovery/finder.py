@@ -100,40 +100,35 @@ def _slurm(cluster: str, environment: Mapping[str, str], options: Mapping[str, s
     if not nodes:
         raise Unavailable("Slurm has no nodes")
     partitions = parse_partitions(run_command(SHOW_PARTITIONS, environment))
-    try:
-        racks = parse_topology(run_command(SHOW_TOPOLOGY, environment))
-    except CommandTimeout:
-        raise
-    except Unavailable:  # some versions fail without a topology
-        racks = {}
-    graph = slurm_graph(cluster, nodes, racks)
-    return DiscoveredCluster(
-        manager="slurm", version=version, graph=graph, subsystems=slurm_subsystems(nodes, partitions)
-    )
+    racks = parse_topology(_output_if_any(SHOW_TOPOLOGY, environment) or "")  # some versions fail without a topology
+    graph, subsystems = slurm_graph(cluster, nodes, racks), slurm_subsystems(nodes, partitions)
+    return DiscoveredCluster(manager="slurm", version=version, graph=graph, subsystems=subsystems)
 
 
 def _flux(cluster: str, environment: Mapping[str, str], options: Mapping[str, str]) -> DiscoveredCluster:
     program = options.get("flux", "flux")
     if options.get("uri"):
         environment = {**environment, "FLUX_URI": options["uri"]}
+    resources = _output_if_any((program, "kvs", "get", "resource.R"), environment)
+    if resources is None:  # only the owner of an instance may read its KVS; this form lacks the scheduling graph
+        resources = run_command((program, "resource", "R"), environment)
+    document = _json(resources)
+    config = _output_if_any((program, "config", "get"), environment)
+    graph = flux_graph(cluster, document)
+    subsystems = flux_subsystems(graph, parse_r(document), {} if config is None else parse_queues(_json(config)))
+    version = run_command((program, "--version"), environment).split()
+    number = version[1] if len(version) > 1 else ""
+    return DiscoveredCluster(manager="flux", version=number, graph=graph, subsystems=subsystems)
+
+
+def _output_if_any(words: tuple[str, ...], environment: Mapping[str, str]) -> str | None:
+    """Return the output of a command, None if it fails; raise CommandTimeout if it does not answer."""
     try:
-        document = _json(run_command((program, "kvs", "get", "resource.R"), environment))
-    except CommandTimeout:
-        raise
-    except Unavailable:  # only the owner of an instance may read its KVS; this form lacks the scheduling graph
-        document = _json(run_command((program, "resource", "R"), environment))
-    try:
-        queues = parse_queues(_json(run_command((program, "config", "get"), environment)))
+        return run_command(words, environment)
     except CommandTimeout:
         raise
     except Unavailable:
-        queues = {}
-    graph = flux_graph(cluster, document)
-    subsystems = flux_subsystems(graph, parse_r(document), queues)
-    version = run_command((program, "--version"), environment).split()
-    return DiscoveredCluster(
-        manager="flux", version=version[1] if len(version) > 1 else "", graph=graph, subsystems=subsystems
-    )
+        return None
 
 
 def _json(text: str) -> dict[str, object]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from rainbow_sched.discovery.command import CommandTimeout, run_command
@@ -13,6 +12,7 @@ from rainbow_sched.model.errors import Unavailable
 from rainbow_sched.model.graph import Graph, Subsystem, Vertex
 
 _CPU_FOLDER = Path("/sys/devices/system/cpu")
+_OS_RELEASE_LINE = re.compile(r'^([A-Z_]+)="?(.*?)"?$', re.MULTILINE)
 GPU_QUERY_SECONDS = 10.0
 
 
@@ -96,13 +96,9 @@ def _arch(graph: Graph) -> Subsystem | None:
         return None
     target = archspec.cpu.host()
     names = [target.name, *(ancestor.name for ancestor in target.ancestors)]
+    about = {"vendor": target.vendor, "family": target.family.name}
     vertices = [
-        Vertex(
-            id=f"arch{i}",
-            type="arch",
-            name=name,
-            metadata={"target": name, "vendor": target.vendor, "family": target.family.name, "own": i == 0},
-        )
+        Vertex(id=f"arch{i}", type="arch", name=name, metadata={"target": name, **about, "own": i == 0})
         for i, name in enumerate(names)
     ]
     return Subsystem.build("arch", graph.ids, vertices, [("node0", vertex.id) for vertex in vertices])
@@ -110,22 +106,9 @@ def _arch(graph: Graph) -> Subsystem | None:
 
 def _os(graph: Graph) -> Subsystem:
     """Return the name and version of the OS and its kernel."""
-    release = dict(_release())
-    vertex = Vertex(
-        id="os0",
-        type="os",
-        name=release.get("ID", platform.system().lower()),
-        metadata={
-            "name": release.get("ID", platform.system().lower()),
-            "version": release.get("VERSION_ID", ""),
-            "kernel": platform.release(),
-            "machine": platform.machine(),
-        },
-    )
+    release = dict(_OS_RELEASE_LINE.findall(_text(Path("/etc/os-release"))))
+    name = release.get("ID", platform.system().lower())
+    version, kernel = release.get("VERSION_ID", ""), platform.release()
+    about = {"name": name, "version": version, "kernel": kernel, "machine": platform.machine()}
+    vertex = Vertex(id="os0", type="os", name=name, metadata=about)
     return Subsystem.build("os", graph.ids, [vertex], [("node0", "os0")])
-
-
-def _release() -> Iterator[tuple[str, str]]:
-    for line in _text(Path("/etc/os-release")).splitlines():
-        if found := re.fullmatch(r"([A-Z_]+)=\"?(.*?)\"?", line):
-            yield found[1], found[2]

@@ -152,13 +152,11 @@ def parse_config(text: str) -> dict[str, str]:
 def parse_topology(text: str) -> dict[str, str]:
     """Parse the leaf switch of each node, which stands for its rack; empty without a topology."""
     racks: dict[str, str] = {}
-    for pairs in _records(text, "SwitchName"):
-        if pairs.get("Level", "0") == "0":
-            for node in node_names(_text(pairs.get("Nodes"))):
-                racks.setdefault(node, pairs["SwitchName"])
-    for pairs in _records(text, "BlockName"):
-        for node in node_names(_text(pairs.get("Nodes"))):
-            racks.setdefault(node, pairs["BlockName"])
+    for key in ("SwitchName", "BlockName"):  # blocks have no levels
+        for pairs in _records(text, key):
+            if pairs.get("Level", "0") == "0":
+                for node in node_names(_text(pairs.get("Nodes"))):
+                    racks.setdefault(node, pairs[key])
     return racks
 
 

@@ -12,17 +12,9 @@ from rainbow_sched.model.job import END_OF_TIME
 from rainbow_sched.pb.v2 import agents_pb2
 from rainbow_sched.protocol.messages import AttemptRef, Report, UnknownReport
 
+S = AttemptState
 REPORTED = frozenset(  # only the server sets other states
-    {
-        AttemptState.SUBMITTED,
-        AttemptState.RUNNING,
-        AttemptState.FINISHING,
-        AttemptState.SUCCEEDED,
-        AttemptState.FAILED,
-        AttemptState.CANCELLED,
-        AttemptState.PREEMPTED,
-        AttemptState.RETURNED,
-    }
+    {S.SUBMITTED, S.RUNNING, S.FINISHING, S.SUCCEEDED, S.FAILED, S.CANCELLED, S.PREEMPTED, S.RETURNED}
 )
 EXIT_CODES = range(256)
 MAX_WORD_CHARS, MAX_REASON_CHARS = 256, 1_024
