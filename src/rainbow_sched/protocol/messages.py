@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 from rainbow_sched.model.attempt import LIVE, AttemptState, Failure
 from rainbow_sched.model.binding import GroupHosts, NodeRules
@@ -86,15 +87,19 @@ class Offer:
 @lru_cache(maxsize=4096)
 def _loss_terms(terms: str) -> tuple[bool, float | None]:
     """Return from a job's terms whether it may run again, and its own patience in seconds, if any."""
-    try:
-        values = json.loads(terms)
-    except (ValueError, RecursionError):
-        return False, None
-    if not isinstance(values, dict):
-        return False, None
+    values = parsed_terms(terms)
     lost_after = values.get("lost_after")
     known = isinstance(lost_after, int | float) and 0 < lost_after <= MAX_SECONDS
     return values.get("delivery") == "at-least-once", lost_after if known else None
+
+
+def parsed_terms(terms: str) -> dict[str, Any]:
+    """Return a job's terms; empty if they cannot be read."""
+    try:
+        values = json.loads(terms)
+    except (ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
 # --- bids ---

@@ -6,8 +6,6 @@ expires.
 
 from __future__ import annotations
 
-import errno
-import json
 import os
 import stat
 import threading
@@ -16,12 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rainbow_sched.agent.runtime.journal import line, parse
+from rainbow_sched.agent.runtime.journal import append, line, parse
 from rainbow_sched.client.private_files import write_whole
 from rainbow_sched.jobspecs.reading.arrays import ARRAY_LABEL, array_indices
 from rainbow_sched.model.errors import Denied, Invalid, RainbowError
 from rainbow_sched.model.signature import CONTEXT, SignedStatement, digest_of, mismatch, parse_signature, read_signers
-from rainbow_sched.protocol.messages import Offer
+from rainbow_sched.protocol.messages import Offer, parsed_terms
 
 USED_FILE = "signatures"
 KEEP_SECONDS = 86_400.0  # seconds beyond its expiry for which a used signature is kept, in case a clock is set back
@@ -52,14 +50,7 @@ class UsedSignatures:
         """Record a use; return when it is on disk."""
         record = {"nonce": use[0], "index": use[1], "attempt": attempt, "until": until}
         with self._path.open("ab", buffering=0) as file:
-            before = os.fstat(file.fileno()).st_size
-            try:
-                if file.write(text := line(record)) != len(text):
-                    raise OSError(errno.ENOSPC, "incomplete write")
-                os.fsync(file.fileno())
-            except OSError:
-                os.ftruncate(file.fileno(), before)  # half a line before complete ones would count as damage
-                raise
+            append(file, line(record))
         self._attempts.setdefault(use, set()).add(attempt)
 
 
@@ -104,7 +95,7 @@ class SignatureChecker:
 
     def _checked(self, offer: Offer) -> SignedStatement | None:
         """Return the verified statement about this job; None if it is unsigned and need not be signed."""
-        terms = _terms(offer)
+        terms = parsed_terms(offer.terms)
         text = str(terms.get("signature") or "")
         if not text and not self.required:
             return None
@@ -161,14 +152,6 @@ def _trusted_text(path: Path) -> str:
     if len(data) > MAX_SIGNERS_BYTES:
         raise Invalid(f"{path} has more than {MAX_SIGNERS_BYTES} bytes")
     return data.decode("utf-8", "replace")
-
-
-def _terms(offer: Offer) -> Mapping[str, object]:
-    try:
-        terms = json.loads(offer.terms)
-    except ValueError:
-        return {}
-    return terms if isinstance(terms, dict) else {}
 
 
 def _verifies(key: bytes, body: bytes, signature: bytes) -> bool:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.hints import did_you_mean
 from rainbow_sched.model.request import Request
-from rainbow_sched.protocol.messages import Offer
+from rainbow_sched.protocol.messages import Offer, parsed_terms
 from rainbow_sched.selection.expressions import EvaluationError, Expression, MissingVariable, compile_expression
 from rainbow_sched.selection.job_filter import holds, variables
 
@@ -40,8 +38,13 @@ class SiteRules:
         if self.accept is None:
             return None
         try:
+            labels = parsed_terms(offer.terms).get("labels")
             job = variables(
-                request, owner=offer.owner, name=offer.name, priority=offer.priority, labels=_labels(offer.terms)
+                request,
+                owner=offer.owner,
+                name=offer.name,
+                priority=offer.priority,
+                labels=labels if isinstance(labels, dict) else {},
             )
             taken = holds(self.accept, job)
         except MissingVariable as missing:
@@ -51,11 +54,3 @@ class SiteRules:
                 f"this site takes only jobs with {self.accept.text}, which cannot be evaluated for this one: {problem}"
             )
         return None if taken else f"this site takes only jobs with {self.accept.text}"
-
-
-def _labels(terms: str) -> Mapping[str, object]:
-    try:
-        labels = json.loads(terms).get("labels", {})
-    except (ValueError, AttributeError):
-        return {}
-    return labels if isinstance(labels, dict) else {}

@@ -74,16 +74,7 @@ class Journal:
 
     def append(self, records: Iterable[Mapping[str, object]]) -> None:
         """Append records and return when they are on disk; on failure the file is unchanged."""
-        data = memoryview(b"".join(map(line, records)))
-        before = self.size
-        try:
-            while data:  # an unbuffered write may be partial
-                data = data[self._file.write(data) :]
-            if self._sync:
-                os.fdatasync(self._file.fileno())
-        except OSError:
-            os.ftruncate(self._file.fileno(), before)  # half a line before complete ones would count as damage
-            raise
+        append(self._file, b"".join(map(line, records)), sync=self._sync)
 
     def compact(self, records: Iterable[Mapping[str, object]]) -> None:
         """Replace the journal atomically."""
@@ -110,6 +101,19 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def append(file: IO[bytes], lines: bytes, *, sync: bool = True) -> None:
+    """Append to an unbuffered file and return when the lines are on disk; on failure the file is unchanged."""
+    before, data = os.fstat(file.fileno()).st_size, memoryview(lines)
+    try:
+        while data:  # an unbuffered write may be partial
+            data = data[file.write(data) :]
+        if sync:
+            os.fdatasync(file.fileno())
+    except OSError:
+        os.ftruncate(file.fileno(), before)  # half a line before complete ones would count as damage
+        raise
 
 
 def line(record: Mapping[str, object]) -> bytes:
