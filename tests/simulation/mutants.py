@@ -26,7 +26,7 @@ from rainbow_sched.service.assembly import Timers
 from rainbow_sched.service.clusters.fleet import Fleet
 from rainbow_sched.service.submission import new_jobs
 from rainbow_sched.simulation.disk import SimStore
-from rainbow_sched.simulation.fault_rates import MANY_FAULTS, FaultRates
+from rainbow_sched.simulation.faults import MANY_FAULTS, FaultRates
 from rainbow_sched.store.transaction import SqlTx
 
 Patch = pytest.MonkeyPatch

@@ -10,7 +10,7 @@ from rainbow_sched.service.scheduling import plan
 from rainbow_sched.service.scheduling.pending_jobs import PendingJobs
 from rainbow_sched.service.scheduling.plan import ApplyRefused, Reservations
 from rainbow_sched.service.submission import intake
-from rainbow_sched.simulation.fault_rates import FaultRates
+from rainbow_sched.simulation.faults import FaultRates
 from tests.simulation.mutants import Patch, mutant
 from tests.simulation.mutants_restores import MUTANTS
 

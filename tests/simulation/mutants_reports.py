@@ -11,7 +11,7 @@ from rainbow_sched.model.errors import Invalid
 from rainbow_sched.protocol import report_reader
 from rainbow_sched.protocol.messages import UnknownReport
 from rainbow_sched.service.agents import reports
-from rainbow_sched.simulation.fault_rates import FaultRates
+from rainbow_sched.simulation.faults import FaultRates
 from tests.simulation.mutants import mutant
 from tests.simulation.mutants_nodes import MUTANTS
 

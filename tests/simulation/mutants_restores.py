@@ -11,7 +11,7 @@ from rainbow_sched.agent.core import mailbox
 from rainbow_sched.model.generation import MIN_SKIPPED_IDS, SKIPPED_ATTEMPTS
 from rainbow_sched.service.agents import recall
 from rainbow_sched.service.maintenance import restore as restoring
-from rainbow_sched.simulation.fault_rates import FaultRates
+from rainbow_sched.simulation.faults import FaultRates
 from rainbow_sched.store.tables import generations
 from rainbow_sched.store.tables.generations import GenerationTable
 from rainbow_sched.store.tables.table import FIRST_ATTEMPT

@@ -14,7 +14,7 @@ from rainbow_sched.service import lifecycle
 from rainbow_sched.service.agents.presence import Presence
 from rainbow_sched.service.agents.sync import SyncHandler
 from rainbow_sched.service.assembly import Timers
-from rainbow_sched.simulation.fault_rates import FaultRates
+from rainbow_sched.simulation.faults import FaultRates
 from rainbow_sched.simulation.manager import Manager
 from rainbow_sched.store.transaction import SqlTx
 from tests.simulation.mutants import MUTANTS, mutant

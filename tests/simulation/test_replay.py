@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from rainbow_sched.simulation.fault_rates import MANY_FAULTS
+from rainbow_sched.simulation.faults import MANY_FAULTS
 from rainbow_sched.simulation.world import run
 from tests.simulation.mutants_restores import MUTANTS
 

@@ -1,25 +1,27 @@
 """A minimal cluster manager without safeguards: jobs wait, run, end and are forgotten.
 
 A tag that is submitted twice runs twice. Queries fail, commands get lost, and ended jobs may be
-forgotten at any time. Its answers are always true.
+forgotten at any time. Its answers are always true. Its cluster has one host with cores, and several with a disk, some
+of which are fast.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
 from rainbow_sched.agent.core.values import Absent, JobFound, Phase, Result, Unknown, Update
+from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import WRONG_NODES
+from rainbow_sched.model.request import Equals, Group, Level, Request, Requirement, Task
 from rainbow_sched.protocol.messages import AttemptRef, Offer
-from rainbow_sched.simulation.fault_rates import FaultRates
-from rainbow_sched.simulation.ground_truth import ActualRun, GroundTruth
-from rainbow_sched.simulation.hosts import CORE_HOST, DISK_HOSTS, DISK_REQUEST
+from rainbow_sched.simulation.faults import FaultRates
 from rainbow_sched.simulation.loop import VirtualLoop
-from rainbow_sched.simulation.witness import Witness
+from rainbow_sched.simulation.witness import ActualRun, GroundTruth, Witness
 
 FOR_EVER = "for-ever"  # the name of jobs that end only when cancelled
 LONG = 100_000.0
@@ -29,6 +31,27 @@ ENDED_BY_ORDER = Result(state=AttemptState.CANCELLED, exit_code=143, reason="end
 OUT_OF_TOUCH = Result(state=AttemptState.PREEMPTED, reason="the server could not be reached for too long")
 
 WRONG_HOST = Result(state=AttemptState.RETURNED, reason="not on a host that was allowed", code=WRONG_NODES)
+CORE_HOST = "n0"
+DISK_HOSTS = ("d0", "d1", "d2")
+SUBSYSTEM = "io"
+_FAST = Requirement(SUBSYSTEM, (Equals("kind", "fast"),))
+_DISK = Level(type="node", requires=(_FAST,), inside=(Level(type="disk"),))
+DISK_REQUEST = prepare(Request(groups=(Group(levels=(_DISK,)),), tasks=(Task(command=("true",)),)))
+
+
+def graph(cores: int) -> bytes:
+    """Return the graph of a cluster in the compact format."""
+    nodes = [
+        {"type": "node", "name": CORE_HOST, "with": [{"type": "core", "count": cores}]},
+        {"type": "node", "count": len(DISK_HOSTS), "name": list(DISK_HOSTS), "with": [{"type": "disk"}]},
+    ]
+    return json.dumps({"rainbow": "graph/1", "cluster": "c", "with": nodes}).encode()
+
+
+def subsystem(fast: tuple[str, ...]) -> bytes:
+    """Return the subsystem that marks the hosts with fast disks."""
+    vertex = {"type": "storage", "name": "fast", "on": list(fast), "metadata": {"kind": "fast"}}
+    return json.dumps({"rainbow": "subsystem/1", "name": SUBSYSTEM, "with": [vertex]}).encode()
 
 
 def checked(entry: ManagerJob) -> bool:

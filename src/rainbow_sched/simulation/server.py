@@ -18,7 +18,7 @@ from rainbow_sched.service.assembly import Service, assemble
 from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.simulation.disk import Disk, SimStore
-from rainbow_sched.simulation.fault_rates import FaultRates
+from rainbow_sched.simulation.faults import FaultRates
 from rainbow_sched.simulation.loop import Process, VirtualLoop
 from rainbow_sched.simulation.witness import Witness
 
@@ -65,7 +65,6 @@ class SimServer:
     rates: FaultRates
     witness: Witness
     ids: Ids
-    fail: Callable[[str, str], None]
     service: Service | None = None  # None: it is down or not yet ready
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     full: bool = False
@@ -82,7 +81,7 @@ class SimServer:
         self.starts += 1
         older = self.old.random() < self.rates.older_server
         self.states = frozenset(state for state in sorted(REPORTED) if not older or self.old.random() < 0.6)
-        process = self._process = Process(lambda problem: self.fail("nothing breaks", repr(problem)))
+        process = self._process = Process(lambda problem: self.witness.broken("nothing breaks", repr(problem)))
         store = SimStore(self.disk, process, self.pause, lambda: self.full, self.refuses)
         store.take_claim()
         process.spawn(self.loop, self._begin(store))
@@ -104,7 +103,7 @@ class SimServer:
 
     def _must_not_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
-            self.fail("what runs by itself goes on", f"{task.get_coro()} ended: {task.exception()!r}")
+            self.witness.broken("what runs by itself goes on", f"{task.get_coro()} ended: {task.exception()!r}")
 
     def crash(self) -> None:
         """Kill the process; its commits stay."""
@@ -170,7 +169,9 @@ class SimServer:
                 received = request_from_proto(agents_pb2.SyncRequest.FromString(sent), states)
                 reply = answer_to_proto(await service.agents.sync(received, process)).SerializeToString()
             except Invalid as problem:
-                self.fail("R3 a Sync is never refused for one of its items", f"of {request.cluster}: {problem}")
+                self.witness.broken(
+                    "R3 a Sync is never refused for one of its items", f"of {request.cluster}: {problem}"
+                )
                 raise
             self.witness.heard[request.cluster] = self.loop.time()  # a refused Sync is no contact
             return answer_from_proto(agents_pb2.SyncResponse.FromString(reply))

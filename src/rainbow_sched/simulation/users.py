@@ -22,10 +22,8 @@ from rainbow_sched.service.maintenance import restore
 from rainbow_sched.service.submission.intake import Submission
 from rainbow_sched.service.submission.new_jobs import Receipt
 from rainbow_sched.service.views import jobs
-from rainbow_sched.simulation.hosts import DISK_REQUEST
-from rainbow_sched.simulation.loop import VirtualLoop
-from rainbow_sched.simulation.manager import FOR_EVER
-from rainbow_sched.simulation.network import Link
+from rainbow_sched.simulation.faults import Link
+from rainbow_sched.simulation.manager import DISK_REQUEST, FOR_EVER
 from rainbow_sched.simulation.server import SimServer
 from rainbow_sched.simulation.witness import Witness
 from rainbow_sched.store.base import Dependency, ReportState
@@ -52,16 +50,12 @@ CORES = {request.text: cores for cores, request in REQUESTS.items()} | {DISK_REQ
 class Users:
     """All users and administrators."""
 
-    loop: VirtualLoop
     rng: Random
     wire: Link
     server: SimServer
     witness: Witness
     clusters: tuple[str, ...]
-    note: Callable[..., None]
-    fail: Callable[[str, str], None]
     luck: Random  # for requests other than cores
-    now: Callable[[], float]  # their clock, in seconds since the epoch
     known: list[int] = field(default_factory=list)  # acknowledged jobs
     cancelled: set[int] = field(default_factory=set)  # jobs with an acknowledged cancellation
     waiting: int = 0  # calls without an answer yet
@@ -95,7 +89,7 @@ class Users:
                 if receipt.id not in self.known:
                     self.known.append(receipt.id)
 
-        self.note("submit", owner, *[submission.client_token for submission in batch])
+        self.witness.note("submit", owner, *[submission.client_token for submission in batch])
         self._ask(lambda service: service.intake.submit(batch), answered, again=named, allowed=())
 
     def _submission(self, owner: str, named: bool) -> Submission:
@@ -121,8 +115,8 @@ class Users:
             retries=rng.choice((0, 1, 2, 3)) if again or rng.random() < 0.3 else 0,
             lost_after=rng.uniform(SHORTEST, 1.5 * SHORTEST) if rng.random() < 0.3 else None,
             hold=rng.random() < later,
-            start_after=self.now() + rng.uniform(1.0, 20.0) if rng.random() < later else None,
-            deadline=self.now() + rng.uniform(2.0, 60.0) if rng.random() < 0.05 else None,
+            start_after=self.server.wall.time() + rng.uniform(1.0, 20.0) if rng.random() < later else None,
+            deadline=self.server.wall.time() + rng.uniform(2.0, 60.0) if rng.random() < 0.05 else None,
             fail_fast=rng.random() < 0.1,
         )
 
@@ -141,18 +135,18 @@ class Users:
             if views[0].job.state is JobState.CANCELLED:
                 self.cancelled.add(id)
 
-        self.note("cancel", id)
+        self.witness.note("cancel", id)
         self._ask(lambda service: jobs.cancel(service.core, [id], None, ADMIN, ""), answered)
 
     def release(self, id: int) -> None:
         """Release one job, held or not."""
-        self.note("release", id)
+        self.witness.note("release", id)
         self._ask(lambda service: jobs.release(service.core, id, ADMIN), lambda _: None, allowed=(Conflict, NotFound))
 
     def drain(self, cluster: str, drained: bool) -> None:
         """Close a cluster for new work, or open it."""
         standing = Standing.DRAINING if drained else Standing.ACTIVE
-        self.note("drain" if drained else "undrain", cluster)
+        self.witness.note("drain" if drained else "undrain", cluster)
         self._ask(lambda service: registration.set_standing(service.core, cluster, standing, ""), lambda _: None)
 
     def receive(self, cluster: str) -> None:
@@ -163,7 +157,7 @@ class Users:
             if refs and self.rng.random() < 0.7:
                 self._ask(lambda service: offers.accept(service.core, cluster, refs), lambda _: None, again=False)
 
-        self.note("receive", cluster)
+        self.witness.note("receive", cluster)
         self._ask(lambda service: offers.receive(service.core, cluster, 1), answered, again=False)
 
     # --- calls ---
@@ -190,7 +184,7 @@ class Users:
                 return  # answers from before a restore are void; the call is repeated
             if isinstance(result, RainbowError):
                 if not isinstance(result, (*allowed, NotFound) if self.witness.restored else allowed):
-                    self.fail("calls are answered", f"a call failed with {type(result).__name__}: {result}")
+                    self.witness.broken("calls are answered", f"a call failed with {type(result).__name__}: {result}")
             else:
                 answered(result)
             settle()
@@ -205,9 +199,9 @@ class Users:
 
             self.wire.ask(lambda: self.server.call(work, answer))
             if again:
-                self.loop.call_later(RETRY_SECONDS * self.rng.uniform(0.5, 1.5), attempt)
+                self.wire.loop.call_later(RETRY_SECONDS * self.rng.uniform(0.5, 1.5), attempt)
             else:
-                self.loop.call_later(RETRY_SECONDS, settle)
+                self.wire.loop.call_later(RETRY_SECONDS, settle)
 
         attempt()
 
@@ -224,7 +218,7 @@ class Users:
 
     def give_up(self, cluster: str) -> None:
         """Give up a cluster's report after a restore."""
-        self.note("gives up", cluster)
+        self.witness.note("gives up", cluster)
         allowed = (Conflict, NotFound)
         self._ask(lambda service: restore.give_up(service.core, cluster), lambda _: None, allowed=allowed)
 

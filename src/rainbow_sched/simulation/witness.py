@@ -1,21 +1,55 @@
-"""Check every commit, launch, kill and acknowledgement of a world against the invariants."""
+"""Check every commit, launch, kill and acknowledgement of a world against its true history and the invariants."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
+from rainbow_sched.agent.core.values import Result
 from rainbow_sched.model.attempt import LIVE, Attempt, AttemptState, Failure
 from rainbow_sched.model.generation import MIN_SKIPPED_IDS
 from rainbow_sched.model.job import Delivery, Event, Job, Terms
 from rainbow_sched.model.job_state import JobState
-from rainbow_sched.simulation.ground_truth import GroundTruth
 from rainbow_sched.store.base import Dependency, JobSelection, ReportState, Tx
 
 MAX_EVENTS_PER_READ = 10_000
 KNOWN = frozenset({Failure.EXIT, Failure.TIME_LIMIT, Failure.MEMORY, Failure.LAUNCH, Failure.REFUSED})
+
+
+@dataclass(slots=True)
+class ActualRun:
+    """A launch of an attempt."""
+
+    job: int
+    n: int
+    cluster: str
+    started: float
+    host: str = ""
+    result: Result | None = None  # None: it still runs
+    output: bytes = b""
+
+
+@dataclass(slots=True)
+class GroundTruth:
+    """Every launch and every end on every cluster, by job."""
+
+    runs: dict[int, list[ActualRun]] = field(default_factory=lambda: defaultdict(list))
+
+    def launch(self, job: int, n: int, cluster: str, now: float, host: str = "") -> ActualRun:
+        """Record the start of a run."""
+        run = ActualRun(job, n, cluster, now, host)
+        self.runs[job].append(run)
+        return run
+
+    def of(self, job: int, n: int | None = None) -> list[ActualRun]:
+        """Return the runs of a job or of one of its attempts."""
+        return [run for run in self.runs.get(job, ()) if n is None or run.n == n]
+
+    def live(self, job: int, n: int | None = None) -> list[ActualRun]:
+        """Return the runs that have not ended."""
+        return [run for run in self.of(job, n) if run.result is None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,16 +18,13 @@ from rainbow_sched.service.settings import Settings
 from rainbow_sched.simulation import faults, final_checks
 from rainbow_sched.simulation.agent import LIMITS, SimAgent
 from rainbow_sched.simulation.disk import Disk
-from rainbow_sched.simulation.fault_rates import NO_FAULTS, FaultRates, draw_rates
-from rainbow_sched.simulation.ground_truth import GroundTruth
-from rainbow_sched.simulation.hosts import DISK_HOSTS, DISK_REQUEST, SUBSYSTEM, graph, subsystem
+from rainbow_sched.simulation.faults import NO_FAULTS, FaultRates, Link, draw_rates
 from rainbow_sched.simulation.invariants import RULES, SLACK
 from rainbow_sched.simulation.loop import VirtualLoop
-from rainbow_sched.simulation.manager import Manager
-from rainbow_sched.simulation.network import Link
+from rainbow_sched.simulation.manager import DISK_HOSTS, DISK_REQUEST, SUBSYSTEM, Manager, graph, subsystem
 from rainbow_sched.simulation.server import SimServer, WallClock
 from rainbow_sched.simulation.users import CORES, SHORTEST, Users
-from rainbow_sched.simulation.witness import Violation, Witness
+from rainbow_sched.simulation.witness import GroundTruth, Violation, Witness
 
 logging.getLogger("rainbow_sched.service").addHandler(
     logging.NullHandler()
@@ -110,22 +107,17 @@ class World:
             rates=self.rates,
             witness=self.witness,
             ids=Ids(Random(seed + 1)),
-            fail=self.witness.broken,
             old=Random(seed + 2),
             refusals=Random(f"{seed} refusals"),
         )
         self.agents = {name: self._agent(name) for name in shapes}
         self.users = Users(
-            loop=self.loop,
             rng=self.rng,
             wire=Link(self.loop, self.rng, self.rates),
             server=self.server,
             witness=self.witness,
             clusters=tuple(shapes),
-            note=self.note,
-            fail=self.witness.broken,
             luck=Random(seed + 3),
-            now=self.wall.time,
         )
 
     def _agent(self, name: str) -> SimAgent:

@@ -11,8 +11,7 @@ from rainbow_sched.model.attempt import Attempt, AttemptState, Failure
 from rainbow_sched.model.job import Delivery, Event, Job, Terms
 from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.simulation import invariants as i
-from rainbow_sched.simulation.ground_truth import GroundTruth
-from rainbow_sched.simulation.witness import JobChange, Lease, Witness
+from rainbow_sched.simulation.witness import GroundTruth, JobChange, Lease, Witness
 
 JOB = Job(id=1, owner="ana", name="job", state=JobState.BOUND, spec="{}", attempt=1)
 ATTEMPT = Attempt(job=1, n=1, cluster="east", token="t1", state=AttemptState.RUNNING, created_at=0.0)

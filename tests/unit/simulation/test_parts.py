@@ -9,9 +9,8 @@ import pytest
 
 from rainbow_sched.model.errors import Unavailable
 from rainbow_sched.simulation.disk import Disk, SimStore
-from rainbow_sched.simulation.fault_rates import MANY_FAULTS, NO_FAULTS, FaultRates, draw_rates
+from rainbow_sched.simulation.faults import MANY_FAULTS, NO_FAULTS, FaultRates, Link, draw_rates
 from rainbow_sched.simulation.loop import Deadlock, Process, VirtualLoop
-from rainbow_sched.simulation.network import Link
 from rainbow_sched.simulation.world import run
 from rainbow_sched.store.base import Tx
 
