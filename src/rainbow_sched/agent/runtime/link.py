@@ -1,4 +1,4 @@
-"""The agent's connection to the server: the Sync call, with timeout and credential."""
+"""The agent's connection to the server: the Sync call, with timeout and credential, and when to repeat it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,20 @@ from rainbow_sched.client.clusters import RENEW, SYNC
 from rainbow_sched.client.connection import Connection, Timeouts
 from rainbow_sched.client.settings import ClientSettings
 from rainbow_sched.model.binding import NodeRules
-from rainbow_sched.model.errors import Unauthenticated
+from rainbow_sched.model.errors import Conflict, Denied, Exhausted, Invalid, RainbowError, Unauthenticated
 from rainbow_sched.pb.v2 import agents_pb2
 from rainbow_sched.protocol.codec import answer_from_proto, request_to_proto
 from rainbow_sched.protocol.messages import SyncAnswer, SyncMessage, SyncRequest
 
 CALL_MARGIN_SECONDS = 10.0  # seconds that a call may take beyond its wait
 TIMEOUTS = Timeouts(connect=5.0, unreachable=0.0)  # each server once; the agent retries by itself
+MAX_INITIAL_REFUSALS = 3  # refusals before the first answer after which the credential is wrong
+SECRET_SOURCES = (
+    "the agent's secret comes from --secret-file, RAINBOW_AGENT_SECRET, its state directory or the config, in this "
+    "order: put the cluster's current secret there, or delete the cluster and register it again"
+)
+SLOW_RETRY_SECONDS = 30.0
+CONFLICT_TIMEOUT_SECONDS = 10.0  # seconds; the call of a killed agent may still be open on the server
 
 
 class ServerLink:
@@ -56,3 +63,37 @@ class ServerLink:
 
     async def close(self) -> None:
         await self._connection.close()
+
+
+class Refusals:
+    """Count consecutive refusals of the server: pause, or give up. The clock is passed in."""
+
+    def __init__(self) -> None:
+        self._was_answered = False
+        self._denied = 0
+        self._conflict_since: float | None = None
+
+    def answered(self) -> None:
+        """Reset the counters."""
+        self._was_answered, self._denied, self._conflict_since = True, 0, None
+
+    def pause(self, problem: RainbowError, now: float) -> float | None:
+        """Return the seconds until the next try, None for the usual backoff; raise `problem` if a retry is useless."""
+        if isinstance(problem, Unauthenticated | Denied):
+            self._denied += 1
+            if not self._was_answered:
+                if self._denied >= MAX_INITIAL_REFUSALS:
+                    raise type(problem)(f"{problem}; {SECRET_SOURCES}")
+                return 1.0
+            return SLOW_RETRY_SECONDS
+        if isinstance(problem, Conflict):
+            if self._conflict_since is None:
+                self._conflict_since = now
+            if now - self._conflict_since >= CONFLICT_TIMEOUT_SECONDS:
+                raise problem
+            return 2.0
+        if isinstance(problem, Exhausted):
+            return problem.retry_after
+        if isinstance(problem, Invalid):
+            return SLOW_RETRY_SECONDS / 6
+        return None

@@ -20,11 +20,9 @@ from rainbow_sched.agent.core.signatures import SignatureChecker
 from rainbow_sched.agent.core.site_rules import SiteRules
 from rainbow_sched.agent.core.state import AgentLimits, AgentState
 from rainbow_sched.agent.runtime.backend_calls import BackendCall, BackendCalls
-from rainbow_sched.agent.runtime.journal import Journal
-from rainbow_sched.agent.runtime.journal_writer import JournalWriter
-from rainbow_sched.agent.runtime.link import ServerLink
+from rainbow_sched.agent.runtime.journal import Journal, JournalWriter
+from rainbow_sched.agent.runtime.link import Refusals, ServerLink
 from rainbow_sched.agent.runtime.rediscovery import Rediscovery
-from rainbow_sched.agent.runtime.refusals import Refusals
 from rainbow_sched.client.connection import Backoff
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.graph import Graph
