@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -242,10 +242,6 @@ class SyncMessage:
         """Return True if the server must store anything of the message; bids and held attempts need not be."""
         content = self.reports or self.unknown or self.accepts or self.rejects or self.acks or self.output
         return bool(content) or self.facts is not None or self.recall is not None
-
-    def at_once(self) -> SyncMessage:
-        """Return the same message without a wait for the answer."""
-        return replace(self, wait=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -140,7 +140,7 @@ class SimAgent:
 
     # --- the reactor ---
 
-    def event(self, event: e.Event) -> None:
+    def event(self, event: e.AgentEvent) -> None:
         """Pass an event to the real reactor and start its commands."""
         now = self.clock()
         self.state, commands = react(self.state, event, now)
@@ -278,7 +278,7 @@ class SimAgent:
 
     def _submits(self, offer: Offer) -> None:
         self._submitting.remove(offer)
-        answer: e.Event
+        answer: e.AgentEvent
         if self.manager.errs():
             if self.rng.random() < 0.5:
                 self.manager.submit(offer)

@@ -163,7 +163,7 @@ class World:
         self.answers: list[SyncAnswer] = []
         self.event(e.Started())
 
-    def event(self, event: e.Event) -> None:
+    def event(self, event: e.AgentEvent) -> None:
         self.state, commands = react(self.state, event, self.now)
         for command in commands:
             if isinstance(command, e.SendSync):

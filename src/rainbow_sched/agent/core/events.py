@@ -19,22 +19,28 @@ from rainbow_sched.protocol.messages import (
 # --- events ---
 
 
+class AgentEvent:
+    """What the reactor takes."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Started:
+class Started(AgentEvent):
     """The agent has read its journal. `contact_at`: time of the last contact with the server, if known."""
 
     contact_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SyncAnswered:
+class SyncAnswered(AgentEvent):
     """The server answered a message."""
 
     answer: SyncAnswer
 
 
 @dataclass(frozen=True, slots=True)
-class SyncFailed:
+class SyncFailed(AgentEvent):
     """Message `seq` got no answer; it may have arrived. Resend it in `retry_in` seconds."""
 
     seq: int
@@ -42,7 +48,7 @@ class SyncFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class OfferChecked:
+class OfferChecked(AgentEvent):
     """An offer was checked against site rules and backend; `reason`: why it is rejected, or None."""
 
     offer: Offer
@@ -50,7 +56,7 @@ class OfferChecked:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordStored:
+class RecordStored(AgentEvent):
     """A journal record is on disk."""
 
     ref: AttemptRef
@@ -58,7 +64,7 @@ class RecordStored:
 
 
 @dataclass(frozen=True, slots=True)
-class SubmitAnswered:
+class SubmitAnswered(AgentEvent):
     """The manager accepted the job under this id."""
 
     ref: AttemptRef
@@ -66,7 +72,7 @@ class SubmitAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class SubmitRefused:
+class SubmitRefused(AgentEvent):
     """The manager rejected the job permanently."""
 
     ref: AttemptRef
@@ -74,7 +80,7 @@ class SubmitRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class SubmitUnclear:
+class SubmitUnclear(AgentEvent):
     """The submission failed and may or may not have reached the manager."""
 
     ref: AttemptRef
@@ -82,7 +88,7 @@ class SubmitUnclear:
 
 
 @dataclass(frozen=True, slots=True)
-class LookedUp:
+class LookedUp(AgentEvent):
     """The result of a lookup of a tag in the manager."""
 
     ref: AttemptRef
@@ -90,7 +96,7 @@ class LookedUp:
 
 
 @dataclass(frozen=True, slots=True)
-class BackendUpdated:
+class BackendUpdated(AgentEvent):
     """The result of one poll of the manager."""
 
     updates: tuple[Update, ...]
@@ -98,19 +104,19 @@ class BackendUpdated:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphReplaced:
+class GraphReplaced(AgentEvent):
     """The server has a new graph of this cluster and has dropped its node states: report them again."""
 
 
 @dataclass(frozen=True, slots=True)
-class OutputRead:
+class OutputRead(AgentEvent):
     """Job output from the requested offset; empty at the end."""
 
     chunk: OutputPiece
 
 
 @dataclass(frozen=True, slots=True)
-class OutputUnread:
+class OutputUnread(AgentEvent):
     """A read of job output failed."""
 
     ref: AttemptRef
@@ -118,7 +124,7 @@ class OutputUnread:
 
 
 @dataclass(frozen=True, slots=True)
-class BidReady:
+class BidReady(AgentEvent):
     """The backend's answer to a bid request."""
 
     id: str
@@ -126,33 +132,14 @@ class BidReady:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(AgentEvent):
     """A timer has expired."""
 
 
 @dataclass(frozen=True, slots=True)
-class StopAsked:
+class StopAsked(AgentEvent):
     """Take no new work and shut down; running jobs continue."""
 
-
-Event: TypeAlias = (
-    Started
-    | SyncAnswered
-    | SyncFailed
-    | OfferChecked
-    | RecordStored
-    | SubmitAnswered
-    | SubmitRefused
-    | SubmitUnclear
-    | LookedUp
-    | BackendUpdated
-    | GraphReplaced
-    | OutputRead
-    | OutputUnread
-    | BidReady
-    | Tick
-    | StopAsked
-)
 
 # --- commands ---
 

@@ -16,8 +16,12 @@ Record = Mapping[str, object]
 _BESIDE_BODY = frozenset({"ref", "hosts", "hosts_checked", "unreadable"})  # unreadable offers are never accepted
 
 
-def _named(ref: AttemptRef, kind: str) -> dict[str, object]:
-    return {"kind": kind, "job": ref.job, "n": ref.n, "token": ref.token}
+def attempt_record(ref: AttemptRef, kind: str, **values: object) -> dict[str, object]:
+    """Return a record about an attempt.
+
+    `intent`: from here on the manager may have the job; `native`: the manager's id of it; `cancel`: it is to end.
+    """
+    return {"kind": kind, "job": ref.job, "n": ref.n, "token": ref.token, **values}
 
 
 def offer_record(offer: Offer, *, kind: str = "offer", native: str = "") -> dict[str, object]:
@@ -29,7 +33,7 @@ def offer_record(offer: Offer, *, kind: str = "offer", native: str = "") -> dict
     body = {key: value for key, value in asdict(replace(offer, hosts=())).items() if key not in _BESIDE_BODY}
     if offer.hosts:
         body["hosts"] = [[one.group, one.hostlist] for one in offer.hosts]
-    record = {**_named(offer.ref, kind), "offer": body, "native": native}
+    record = attempt_record(offer.ref, kind, offer=body, native=native)
     return {**record, "hosts_checked": True} if offer.hosts_checked else record
 
 
@@ -43,11 +47,6 @@ def _offer(ref: AttemptRef, body: Mapping[str, object], record: Record) -> Offer
     return Offer(ref=ref, hosts=tuple(GroupHosts.parse(group, text) for group, text in listed), **fields)
 
 
-def intent_record(ref: AttemptRef) -> dict[str, object]:
-    """Return the record written before a submission: after it the manager may have the job."""
-    return _named(ref, "intent")
-
-
 def marked(record: dict[str, object], mark: str) -> dict[str, object]:
     """Return the record with the server's mark; older agents ignore it."""
     return {**record, "mark": mark} if mark else record
@@ -59,26 +58,16 @@ def last_mark(records: Iterable[Record]) -> str:
     return marks[-1] if marks else ""
 
 
-def native_record(ref: AttemptRef, native: str) -> dict[str, object]:
-    """Return the record of the manager's job id."""
-    return {**_named(ref, "native"), "native": native}
-
-
-def cancelled_record(ref: AttemptRef, stop_reason: StopReason) -> dict[str, object]:
-    """Return the record of a requested end."""
-    return {**_named(ref, "cancel"), "wish": stop_reason.value}
-
-
 def ended_record(attempt: LocalAttempt) -> dict[str, object]:
     """Return the record of a result."""
-    record = {**_named(attempt.ref, "end"), "result": result_json(attempt.result), "sizes": list(attempt.sizes)}
-    record |= {"nodes": attempt.nodes} if attempt.nodes else {}
-    return record | _code(attempt.result)
+    result, sizes = attempt.result, list(attempt.sizes)
+    nodes = {"nodes": attempt.nodes} if attempt.nodes else {}
+    return attempt_record(attempt.ref, "end", result=result_json(result), sizes=sizes, **nodes, **_code(result))
 
 
 def forgotten_record(ref: AttemptRef, past: PastAttempt) -> dict[str, object]:
     """Return the record of an attempt that the server has stored as ended, or that was rejected."""
-    return {**_named(ref, "forget"), "result": result_json(past.result), "reason": past.reason} | _code(past.result)
+    return attempt_record(ref, "forget", result=result_json(past.result), reason=past.reason, **_code(past.result))
 
 
 def result_json(result: Result | None) -> dict[str, object] | None:
@@ -111,11 +100,11 @@ def compacted(
             continue  # its record is still in the write queue
         out.append(offer_record(one.offer))
         if one.phase not in (Phase.ACCEPTED, Phase.CONFIRMED):
-            out.append(intent_record(one.ref))
+            out.append(attempt_record(one.ref, "intent"))
         if one.native:
-            out.append(native_record(one.ref, one.native))
+            out.append(attempt_record(one.ref, "native", native=one.native))
         if one.stop_reason:
-            out.append(cancelled_record(one.ref, one.stop_reason))
+            out.append(attempt_record(one.ref, "cancel", wish=one.stop_reason.value))
         if one.phase is Phase.FINISHED:
             out.append(ended_record(one))
     return out

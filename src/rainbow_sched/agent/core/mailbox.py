@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TypeVar
 
 from rainbow_sched.agent.core.events import AskBid, Cancel, CheckOffer, Lookup, SendSync, WriteJournal
-from rainbow_sched.agent.core.journal_records import intent_record, marked
+from rainbow_sched.agent.core.journal_records import attempt_record, marked
 from rainbow_sched.agent.core.state import MAX_PAST_ATTEMPTS, NEVER, AgentState, StateDraft, active
 from rainbow_sched.agent.core.values import (
     UNCONFIRMED,
@@ -185,7 +185,7 @@ def send_due(d: StateDraft) -> None:
     if d.in_flight is not None:
         if d.resend_at is not None:
             if d.now >= d.resend_at:
-                d.in_flight, d.resend_at = d.in_flight.at_once(), None
+                d.in_flight, d.resend_at = replace(d.in_flight, wait=0.0), None
                 d.do(SendSync(d.in_flight))
             return
         if not (
@@ -364,7 +364,7 @@ def _confirm(d: StateDraft, ref: AttemptRef) -> None:
     """Confirm an accepted attempt; a late or repeated confirm has no effect."""
     attempt = d.attempts.get(ref)
     if attempt is not None and d.step(attempt, AttemptStep.CONFIRM) is not None:
-        d.do(WriteJournal(ref, "intent", marked(intent_record(ref), d.mark)))
+        d.do(WriteJournal(ref, "intent", marked(attempt_record(ref, "intent"), d.mark)))
 
 
 def _apply_command(d: StateDraft, command: ServerCommand) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rainbow_sched.agent.core import events as e
-from rainbow_sched.agent.core.journal_records import native_record, offer_record
+from rainbow_sched.agent.core.journal_records import attempt_record, offer_record
 from rainbow_sched.agent.core.mailbox import RETRY_SECONDS
 from rainbow_sched.agent.core.state import StateDraft
 from rainbow_sched.agent.core.values import (
@@ -53,7 +53,7 @@ def _set_submitted(d: StateDraft, attempt: LocalAttempt, native: str) -> LocalAt
     moved = d.step(attempt, AttemptStep.SUBMIT)
     if moved is None:
         return attempt
-    d.do(e.WriteJournal(attempt.ref, "native", native_record(attempt.ref, moved.native)))
+    d.do(e.WriteJournal(attempt.ref, "native", attempt_record(attempt.ref, "native", native=moved.native)))
     return cancel(d, moved) if moved.stop_reason else moved
 
 

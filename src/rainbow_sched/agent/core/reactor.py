@@ -23,7 +23,7 @@ from rainbow_sched.agent.core.values import WITH_MANAGER, AttemptStep, LocalAtte
 from rainbow_sched.protocol.messages import STREAMS
 
 
-def react(state: AgentState, event: e.Event, now: float) -> tuple[AgentState, tuple[e.Command, ...]]:
+def react(state: AgentState, event: e.AgentEvent, now: float) -> tuple[AgentState, tuple[e.Command, ...]]:
     """Return the next state and the commands for `event`."""
     draft = StateDraft(state, now)
     _HANDLERS[type(event)](draft, event)
@@ -219,7 +219,7 @@ def _forget_finished(d: StateDraft) -> None:
             d.forget(ref, PastAttempt(result=attempt.result))
 
 
-_HANDLERS: dict[type, Callable[[StateDraft, Any], None]] = {
+_HANDLERS: dict[type[e.AgentEvent], Callable[[StateDraft, Any], None]] = {
     e.Started: _started,
     e.SyncAnswered: _sync_answered,
     e.SyncFailed: _sync_failed,

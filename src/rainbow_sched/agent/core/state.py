@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rainbow_sched.agent.core.events import Command, Forget, WriteJournal
-from rainbow_sched.agent.core.journal_records import cancelled_record, ended_record, forgotten_record
+from rainbow_sched.agent.core.journal_records import attempt_record, ended_record, forgotten_record
 from rainbow_sched.agent.core.values import STEPS, AttemptStep, LocalAttempt, PastAttempt, Phase, Result, StopReason
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.protocol.messages import (
@@ -123,7 +123,7 @@ class StateDraft(AgentState):
         """Record that the attempt is to end."""
         stopping = replace(attempt, stop_reason=stop_reason)
         self.attempts[attempt.ref] = stopping
-        self.do(WriteJournal(attempt.ref, "cancel", cancelled_record(attempt.ref, stop_reason)))
+        self.do(WriteJournal(attempt.ref, "cancel", attempt_record(attempt.ref, "cancel", wish=stop_reason.value)))
         return stopping
 
     def forget(self, ref: AttemptRef, past: PastAttempt) -> None:

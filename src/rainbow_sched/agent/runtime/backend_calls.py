@@ -33,7 +33,7 @@ class BackendCalls:
     run_guard: float
     signatures: SignatureChecker | None = None
 
-    async def run(self, command: BackendCall) -> e.Event:
+    async def run(self, command: BackendCall) -> e.AgentEvent:
         """Execute one command and return its result as an event; never raises except for cancellation."""
         match command:
             case e.CheckOffer(offer):
@@ -77,7 +77,7 @@ class BackendCalls:
         except Exception as problem:  # a backend may fail in any way; another cluster can take the job
             return f"the manager could not check the job: {problem}"
 
-    async def _submit(self, offer: Offer) -> e.Event:
+    async def _submit(self, offer: Offer) -> e.AgentEvent:
         ref = offer.ref
         try:
             launch = Launch(

@@ -15,11 +15,10 @@ import os
 import secrets
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, TypeAlias
 
 from rainbow_sched.agent.core.events import RecordStored, WriteJournal
 from rainbow_sched.client.private_files import sync_folder
@@ -187,9 +186,7 @@ def _lock_file(path: Path) -> IO[bytes]:
     return file
 
 
-@dataclass(frozen=True, slots=True)
-class _Compaction:
-    records: list[dict[str, object]]
+Compaction: TypeAlias = list[dict[str, object]]  # the records that replace a long journal
 
 
 class JournalWriter:
@@ -198,7 +195,7 @@ class JournalWriter:
     def __init__(self, journal: Journal, stored: Callable[[RecordStored], None]) -> None:
         """Call `stored` for each record that is on disk."""
         self._journal, self._stored = journal, stored
-        self._queue: asyncio.Queue[WriteJournal | _Compaction] = asyncio.Queue()
+        self._queue: asyncio.Queue[WriteJournal | Compaction] = asyncio.Queue()
         self._unprocessed = 0  # records whose `stored` event the state has not processed yet
         self._compacting = False
 
@@ -210,11 +207,11 @@ class JournalWriter:
         """Note that the state has processed one stored record."""
         self._unprocessed -= 1
 
-    def compact_if_long(self, records: Callable[[], list[dict[str, object]]]) -> None:
+    def compact_if_long(self, records: Callable[[], Compaction]) -> None:
         """Replace a long journal by `records`, when the state has processed everything written."""
         if self._unprocessed == 0 and not self._compacting and self._journal.is_long:
             self._compacting = True
-            self._queue.put_nowait(_Compaction(records()))
+            self._queue.put_nowait(records())
 
     async def run(self) -> None:
         """Write until cancelled. A failed write is retried; nothing that waits for the record happens meanwhile."""
@@ -226,10 +223,10 @@ class JournalWriter:
             for _ in batch:
                 self._queue.task_done()
 
-    async def _write_batch(self, batch: list[WriteJournal | _Compaction]) -> None:
+    async def _write_batch(self, batch: list[WriteJournal | Compaction]) -> None:
         for item in batch:
-            if isinstance(item, _Compaction):  # queued before the writes in this batch
-                await self._retry(partial(self._journal.compact, item.records))
+            if isinstance(item, list):  # a compaction, queued before the writes in this batch
+                await self._retry(partial(self._journal.compact, item))
                 self._compacting = False
         writes = [item for item in batch if isinstance(item, WriteJournal)]
         if writes:

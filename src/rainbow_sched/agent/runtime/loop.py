@@ -101,7 +101,7 @@ class Agent:
         mark = last_mark(parts.journal.records)
         self.state = AgentState(limits=parts.limits, fresh=parts.journal.fresh, attempts=held, past=past, mark=mark)
         self._contact = ContactFile(parts.journal.path.parent / "contact")
-        self._events: asyncio.Queue[e.Event] = asyncio.Queue()
+        self._events: asyncio.Queue[e.AgentEvent] = asyncio.Queue()
         self._writer = JournalWriter(parts.journal, self._events.put_nowait)
         self._tasks: set[asyncio.Task[None]] = set()
         self._syncs: dict[int, asyncio.Task[None]] = {}
@@ -153,7 +153,7 @@ class Agent:
             if self._once and self._nothing_to_do(event):
                 return
 
-    async def _next(self, leave_at: float | None) -> e.Event:
+    async def _next(self, leave_at: float | None) -> e.AgentEvent:
         if not self._events.empty():
             return self._events.get_nowait()
         now = self._clock()
@@ -164,7 +164,7 @@ class Agent:
         except TimeoutError:
             return e.Tick()
 
-    def _stop_acknowledged(self, event: e.Event, seq: int) -> bool:
+    def _stop_acknowledged(self, event: e.AgentEvent, seq: int) -> bool:
         """Return True once a message that requests no more work was answered."""
         last_message = self.state.answered
         return (
@@ -174,11 +174,11 @@ class Agent:
             and event.answer.ack == seq
         )
 
-    def _nothing_to_do(self, event: e.Event) -> bool:
+    def _nothing_to_do(self, event: e.AgentEvent) -> bool:
         waited = self.state.answered is not None and self.state.answered.wait > 0
         return isinstance(event, e.SyncAnswered) and event.answer.empty and waited and idle(self.state)
 
-    def _apply(self, event: e.Event) -> None:
+    def _apply(self, event: e.AgentEvent) -> None:
         self.state, commands = react(self.state, event, self._clock())
         if isinstance(event, e.RecordStored):
             self._writer.note_processed()

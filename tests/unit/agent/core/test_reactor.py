@@ -36,7 +36,7 @@ class Story:
         self.now = 100.0
         self.commands: list[e.Command] = []
 
-    def tell(self, event: e.Event, after: float = 0.0) -> list[e.Command]:
+    def tell(self, event: e.AgentEvent, after: float = 0.0) -> list[e.Command]:
         self.now += after
         self.state, commands = react(self.state, event, self.now)
         self.commands += commands
@@ -242,7 +242,7 @@ def test_a_lost_answer_is_asked_for_with_the_same_message():
     story.tell(e.SyncFailed(sent.seq, 3.0))
     assert story.tell(e.Tick(), after=2) == []
     story.tell(e.Tick(), after=1)
-    assert story.message() == sent.at_once()
+    assert story.message() == replace(sent, wait=0.0)
 
 
 def test_a_cancel_is_written_down_before_it_is_acknowledged():
