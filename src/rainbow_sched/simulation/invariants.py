@@ -325,21 +325,6 @@ def r7_silence_is_long(world: Witness, change: JobChange) -> str | None:
     return None
 
 
-def r7_silence_ends(world: Witness) -> str | None:
-    """R7 nobody waits longer for a silent cluster than the owner said."""
-    return world.kept_waiting()
-
-
-def r6b_guards_act(world: Witness) -> str | None:
-    """R6b a run that may be started elsewhere ends when its agent has been out of touch for too long."""
-    return world.overdue()
-
-
-def i11_reservations_are_attempts(world: Witness) -> str | None:
-    """I11 what is reserved in the fleet is what the live attempts in the store hold, except during a write."""
-    return world.unaccounted()
-
-
 RULES = Invariants(
     on_change=(
         i1_requests_never_change,
@@ -368,5 +353,5 @@ RULES = Invariants(
     ),
     on_host=(r13_jobs_run_where_they_were_matched,),
     on_kill=(i16_nobody_is_killed_without_cause,),
-    on_second=(i11_reservations_are_attempts, i15_leases_lapse, r6b_guards_act, r7_silence_ends),
+    on_second=(i15_leases_lapse,),
 )

@@ -135,9 +135,6 @@ class Witness:
     hosts_of: Callable[[Job, str], Collection[str]] = (
         lambda job, cluster: ()
     )  # hosts that satisfy its requirements; empty: all
-    overdue: Callable[[], str | None] = lambda: None  # a run that its guard should have ended
-    kept_waiting: Callable[[], str | None] = lambda: None  # a run that should have been given up
-    unaccounted: Callable[[], str | None] = lambda: None  # a reservation without a live attempt, or the reverse
     heard: dict[str, float] = field(default_factory=dict)  # last contact of each cluster
     jobs: dict[int, Job] = field(default_factory=dict)
     attempts: dict[int, tuple[Attempt, ...]] = field(default_factory=dict)
@@ -229,7 +226,7 @@ class Witness:
                 events=tuple(of_job),
             )
             self._take(change)
-            self._hold(self.rules.on_change, change)
+            self.hold(self.rules.on_change, self, change)
 
     def _take(self, change: JobChange) -> None:
         job = change.job
@@ -282,17 +279,13 @@ class Witness:
     def launches(self, job: int, n: int, cluster: str, host: str) -> None:
         """Check the launch of a job on a host."""
         self.note("launch", job, n, cluster, host)
-        self._hold(self.rules.on_launch, job, n, cluster)
-        self._hold(self.rules.on_host, job, cluster, host)
+        self.hold(self.rules.on_launch, self, job, n, cluster)
+        self.hold(self.rules.on_host, self, job, cluster, host)
 
     def kills(self, job: int, n: int, cluster: str) -> None:
         """Check the kill of a job."""
         self.note("kill", job, n, cluster)
-        self._hold(self.rules.on_kill, job, n, cluster)
-
-    def second(self) -> None:
-        """Run the checks of each second."""
-        self._hold(self.rules.on_second)
+        self.hold(self.rules.on_kill, self, job, n, cluster)
 
     def submitted(self, owner: str, token: str, id: int, spec: str) -> None:
         """Check an acknowledged submission."""
@@ -311,9 +304,10 @@ class Witness:
             self.note("VIOLATION", rule, what)
             self.stop()
 
-    def _hold(self, rules: Iterable[Callable[..., str | None]], *about: object) -> None:
+    def hold(self, rules: Iterable[Callable[..., str | None]], *about: object) -> None:
+        """Check rules until one is broken; its docstring is the promise."""
         for rule in rules:
-            what = rule(self, *about)
+            what = rule(*about)
             if what is not None:
                 self.broken((rule.__doc__ or rule.__name__).rstrip("."), what)
                 return

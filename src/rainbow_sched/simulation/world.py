@@ -15,11 +15,11 @@ from rainbow_sched.service.clusters import registration
 from rainbow_sched.service.maintenance.generations import newest_mark
 from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.settings import Settings
-from rainbow_sched.simulation import faults, final_checks
+from rainbow_sched.simulation import faults, world_checks
 from rainbow_sched.simulation.agent import LIMITS, SimAgent
 from rainbow_sched.simulation.disk import Disk
 from rainbow_sched.simulation.faults import NO_FAULTS, FaultRates, Link, draw_rates
-from rainbow_sched.simulation.invariants import RULES, SLACK
+from rainbow_sched.simulation.invariants import RULES
 from rainbow_sched.simulation.loop import VirtualLoop
 from rainbow_sched.simulation.manager import DISK_HOSTS, DISK_REQUEST, SUBSYSTEM, Manager, graph, subsystem
 from rainbow_sched.simulation.server import SimServer, WallClock
@@ -91,11 +91,8 @@ class World:
             cores_of=lambda job: CORES[job.spec] if job.terms.deadline is None else 0,  # a deadline needs bids, too
             hosts_of=lambda job, cluster: self.fast[cluster] if job.spec == DISK_REQUEST.text else (),
             run_lease=RUN_LEASE,
-            overdue=self._overdue,
-            kept_waiting=self._kept_waiting,
-            unaccounted=self._unaccounted,
         )
-        self._differing: dict[tuple[str, str], float] = {}  # since when, by cluster and fence
+        self.differing: dict[tuple[str, str], float] = {}  # since when, by cluster and fence: see `world_checks`
         self.disk = Disk(self.witness.committed)
         self.copy: bytes | None = None
         self.server = SimServer(
@@ -159,59 +156,6 @@ class World:
         problem = context.get("exception")
         self.witness.broken("nothing breaks", f"{context.get('message')}: {problem!r}")
 
-    # --- what the witness asks ---
-
-    def _guard_takes(self) -> float:
-        """Return the seconds that a guard may need to end a run, because commands can be slow and get lost."""
-        return 30.0 if self.initial_rates.slow or self.initial_rates.manager_error else 3.0
-
-    def _overdue(self) -> str | None:
-        now = self.loop.time()
-        for name, agent in self.agents.items():
-            if agent.up_since is None or now - agent.up_since < self._guard_takes() or agent.contact is None:
-                continue
-            silent = agent.clock() - agent.contact - self._guard_takes()
-            guards = {  # an agent without its journal guards nothing
-                (ref.job, ref.n): held.offer.guard(LIMITS.run_guard) for ref, held in agent.state.attempts.items()
-            }
-            for run in (run for runs in self.truth.runs.values() for run in runs):
-                begun = now - run.started >= self._guard_takes()  # a guard needs time after the launch, too
-                guard = guards.get((run.job, run.n))
-                if begun and run.result is None and run.cluster == name and guard is not None and silent > guard:
-                    return f"job {run.job} runs on {name}, out of touch for {silent:.0f} s"
-        return None
-
-    def _kept_waiting(self) -> str | None:
-        service = self.server.service
-        if service is None or self.server.full:
-            return None
-        now = service.core.clock.now()
-        for name in self.shapes:
-            silence = service.core.presence.silence(name, now)
-            for attempt in self.witness.held_on(name):
-                if silence > self.witness.patience(attempt) + SLACK:
-                    return f"attempt {attempt.n} of job {attempt.job} waits for {name}, silent for {silence:.0f} s"
-        return None
-
-    def differing_fences(self) -> list[tuple[str, str]]:
-        """Return what is reserved in the server's fleet and no live attempt of the store, or the reverse."""
-        service = self.server.service
-        if service is None:
-            return []
-        attempts = [attempts[-1] for attempts in self.witness.attempts.values() if attempts]
-        live = {(attempt.cluster, attempt.token) for attempt in attempts if attempt.state.live}
-        fleet = service.core.fleet
-        reserved = {(name, fence) for name in fleet.names() for fence in fleet.member(name).placements}
-        return sorted(live ^ reserved)
-
-    def _unaccounted(self) -> str | None:
-        now = self.loop.time()
-        self._differing = {key: self._differing.get(key, now) for key in self.differing_fences()}
-        for (name, fence), since in self._differing.items():
-            if now - since > SLACK:
-                return f"fence {fence} is reserved on {name} or lives there, and not both, for {now - since:.0f} s"
-        return None
-
     # --- life ---
 
     def run(self) -> WorldResult:
@@ -250,7 +194,7 @@ class World:
         await faults.run_faults(self)
         self.note("calm")
         faults.stop_faults(self, NO_FAULTS)
-        await final_checks.settle(self, SETTLED_WITHIN)
+        await world_checks.settle(self, SETTLED_WITHIN)
         every.cancel()
 
     def backup_or_restore(self) -> None:
@@ -271,7 +215,8 @@ class World:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(1.0)
-            self.witness.second()
+            self.witness.hold(RULES.on_second, self.witness)
+            self.witness.hold(world_checks.EACH_SECOND, self)
 
     def _bury(self) -> None:
         """Cancel every task and close the world."""
@@ -288,25 +233,6 @@ class World:
 def run(seed: int, rates: FaultRates | None = None) -> WorldResult:
     """Run one world."""
     return World(seed, rates).run()
-
-
-@dataclass(slots=True)
-class WorldTotals:
-    """Totals over many worlds."""
-
-    worlds: int = 0
-    jobs: int = 0
-    launches: int = 0
-    hours: float = 0.0  # virtual
-    broken: int = 0
-
-    def add(self, outcome: WorldResult) -> None:
-        """Add one world."""
-        self.worlds += 1
-        self.jobs += outcome.jobs
-        self.launches += outcome.launches
-        self.hours += outcome.seconds / 3600.0
-        self.broken += outcome.violation is not None
 
 
 def run_seeds(start: int, seeds: int, processes: int) -> Iterator[WorldResult]:

@@ -1,4 +1,4 @@
-"""Checks at the end of a world: after the last fault every job ends, and every promise is checked again."""
+"""Checks that look at a whole world: each second, and at its end, when no more faults happen and every job must end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.job_state import JobState
+from rainbow_sched.simulation.agent import LIMITS
+from rainbow_sched.simulation.invariants import SLACK
 from rainbow_sched.store.base import JobSelection, Tx
 
 if TYPE_CHECKING:
@@ -15,6 +17,74 @@ if TYPE_CHECKING:
 
 LOOK_EVERY = 2.0
 TIDY_AFTER = 15.0
+
+
+# --- each second ---
+
+
+def _guard_takes(world: World) -> float:
+    """Return the seconds that a guard may need to end a run, because commands can be slow and get lost."""
+    return 30.0 if world.initial_rates.slow or world.initial_rates.manager_error else 3.0
+
+
+def r6b_guards_act(world: World) -> str | None:
+    """R6b a run that may be started elsewhere ends when its agent has been out of touch for too long."""
+    now, takes = world.loop.time(), _guard_takes(world)
+    for name, agent in world.agents.items():
+        if agent.up_since is None or now - agent.up_since < takes or agent.contact is None:
+            continue
+        silent = agent.clock() - agent.contact - takes
+        guards = {  # an agent without its journal guards nothing
+            (ref.job, ref.n): held.offer.guard(LIMITS.run_guard) for ref, held in agent.state.attempts.items()
+        }
+        for run in (run for runs in world.truth.runs.values() for run in runs):
+            begun = now - run.started >= takes  # a guard needs time after the launch, too
+            guard = guards.get((run.job, run.n))
+            if begun and run.result is None and run.cluster == name and guard is not None and silent > guard:
+                return f"job {run.job} runs on {name}, out of touch for {silent:.0f} s"
+    return None
+
+
+def r7_silence_ends(world: World) -> str | None:
+    """R7 nobody waits longer for a silent cluster than the owner said."""
+    service = world.server.service
+    if service is None or world.server.full:
+        return None
+    now = service.core.clock.now()
+    for name in world.shapes:
+        silence = service.core.presence.silence(name, now)
+        for attempt in world.witness.held_on(name):
+            if silence > world.witness.patience(attempt) + SLACK:
+                return f"attempt {attempt.n} of job {attempt.job} waits for {name}, silent for {silence:.0f} s"
+    return None
+
+
+def _differing_fences(world: World) -> list[tuple[str, str]]:
+    """Return what is reserved in the server's fleet and no live attempt of the store, or the reverse."""
+    service = world.server.service
+    if service is None:
+        return []
+    attempts = [attempts[-1] for attempts in world.witness.attempts.values() if attempts]
+    live = {(attempt.cluster, attempt.token) for attempt in attempts if attempt.state.live}
+    fleet = service.core.fleet
+    reserved = {(name, fence) for name in fleet.names() for fence in fleet.member(name).placements}
+    return sorted(live ^ reserved)
+
+
+def i11_reservations_are_attempts(world: World) -> str | None:
+    """I11 what is reserved in the fleet is what the live attempts in the store hold, except during a write."""
+    now = world.loop.time()
+    world.differing = {key: world.differing.get(key, now) for key in _differing_fences(world)}
+    for (name, fence), since in world.differing.items():
+        if now - since > SLACK:
+            return f"fence {fence} is reserved on {name} or lives there, and not both, for {now - since:.0f} s"
+    return None
+
+
+EACH_SECOND = (i11_reservations_are_attempts, r6b_guards_act, r7_silence_ends)
+
+
+# --- at the end ---
 
 
 async def settle(world: World, within: float) -> None:
@@ -33,10 +103,7 @@ async def settle(world: World, within: float) -> None:
         if world.loop.time() >= until:
             world.witness.broken("I7 when faults stop, every job ends or says why it waits", "; ".join(restless))
             return
-    for check in ENDINGS:
-        what = check(world)
-        if what is not None:
-            world.witness.broken((check.__doc__ or "").rstrip("."), what)
+    world.witness.hold(AT_THE_END, world)
 
 
 def _unquiet(world: World) -> list[str]:
@@ -96,7 +163,7 @@ def i9_cancelled_stays(world: World) -> str | None:
 
 def i11_all_is_free(world: World) -> str | None:
     """I11 when nothing runs, nothing is taken."""
-    differing = world.differing_fences()
+    differing = _differing_fences(world)
     return f"{len(differing)} reservations differ from the live attempts: {differing}" if differing else None
 
 
@@ -130,7 +197,7 @@ def output_is_whole(world: World) -> str | None:
     return world.disk.look(work)
 
 
-ENDINGS = (
+AT_THE_END = (
     i1_nothing_is_lost,
     i2_tokens_are_single,
     i9_cancelled_stays,
