@@ -10,7 +10,6 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +20,6 @@ from rainbow_sched.model.cluster import cluster_name
 from rainbow_sched.model.errors import Invalid
 
 if TYPE_CHECKING:
-    from rainbow_sched.agent.backends.base import Backend, BackendSettings
-    from rainbow_sched.agent.runtime.journal import Journal
-    from rainbow_sched.agent.runtime.link import ServerLink
-    from rainbow_sched.agent.runtime.loop import AgentParts
     from rainbow_sched.client.settings import ClientSettings
 
 EPILOG = """\b
@@ -131,13 +126,15 @@ def default_state_dir() -> Path:
 
 async def _run(options: AgentOptions, settings: ClientSettings) -> None:
     from rainbow_sched import __version__
-    from rainbow_sched.agent.backends import load_backend
-    from rainbow_sched.agent.core.site_rules import job_expression
+    from rainbow_sched.agent.backends import BackendSettings, load_backend
+    from rainbow_sched.agent.core.signatures import signature_checker
+    from rainbow_sched.agent.core.site_rules import SiteRules, job_expression
+    from rainbow_sched.agent.core.state import AgentLimits
     from rainbow_sched.agent.runtime.journal import Journal
     from rainbow_sched.agent.runtime.link import ServerLink
-    from rainbow_sched.agent.runtime.loop import Agent
+    from rainbow_sched.agent.runtime.loop import Agent, AgentParts
     from rainbow_sched.agent.runtime.rotation import rotation_of
-    from rainbow_sched.agent.setup.registration import rediscovery, register
+    from rainbow_sched.agent.setup.registration import graph_of, rediscovery, register
     from rainbow_sched.protocol.messages import SyncMessage, SyncRequest
 
     with opened(Journal, options.state_dir) as journal:
@@ -145,7 +142,15 @@ async def _run(options: AgentOptions, settings: ClientSettings) -> None:
         make = load_backend(options.backend)  # before registering a cluster that this agent cannot serve
         if secret is None and options.register:
             secret = await register(options, settings)
-        backend = make(_backend_settings(options))
+        backend = make(
+            BackendSettings(
+                cluster=options.cluster,
+                directory=options.state_dir,
+                graph=graph_of(options),
+                prices=options.prices,
+                options=options.backend_options,
+            )
+        )
         sender = SyncRequest(
             message=SyncMessage(seq=0),
             cluster=options.cluster,
@@ -158,8 +163,22 @@ async def _run(options: AgentOptions, settings: ClientSettings) -> None:
             recalls=True,
         )
         link = ServerLink(settings, sender, need_credential(secret, options), lambda: backend.node_rules)
-        looking = None if options.once else rediscovery(options, settings, lambda: link.secret)
-        running = Agent(replace(_parts(options, journal, link, backend), rediscovery=looking), once=options.once)
+        parts = AgentParts(
+            cluster=options.cluster,
+            link=link,
+            backend=backend,
+            journal=journal,
+            rules=SiteRules(
+                accept=job_expression("--accept", options.accept) if options.accept else None,
+                allow=frozenset(options.allow) if options.allow else None,
+            ),
+            limits=AgentLimits(max_jobs=options.max_jobs, max_wait=1.0 if options.once else AgentLimits().max_wait),
+            rediscovery=None if options.once else rediscovery(options, settings, lambda: link.secret),
+            signatures=signature_checker(
+                options.cluster, options.state_dir, options.allowed_signers, options.require_signature, time.time()
+            ),
+        )
+        running = Agent(parts, once=options.once)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.stop)
         rotation = rotation_of(options, os.environ, link)
@@ -170,43 +189,6 @@ async def _run(options: AgentOptions, settings: ClientSettings) -> None:
             if renewing is not None:
                 renewing.cancel()
             await link.close()
-
-
-def _backend_settings(options: AgentOptions) -> BackendSettings:
-    from rainbow_sched.agent.backends import BackendSettings
-    from rainbow_sched.agent.setup.registration import graph_of
-
-    return BackendSettings(
-        cluster=options.cluster,
-        directory=options.state_dir,
-        graph=graph_of(options),
-        prices=options.prices,
-        options=options.backend_options,
-    )
-
-
-def _parts(options: AgentOptions, journal: Journal, link: ServerLink, backend: Backend) -> AgentParts:
-    from rainbow_sched.agent.core.signatures import signature_checker
-    from rainbow_sched.agent.core.site_rules import SiteRules, job_expression
-    from rainbow_sched.agent.core.state import AgentLimits
-    from rainbow_sched.agent.runtime.loop import AgentParts
-
-    rules = SiteRules(
-        accept=job_expression("--accept", options.accept) if options.accept else None,
-        allow=frozenset(options.allow) if options.allow else None,
-    )
-    limits = AgentLimits(max_jobs=options.max_jobs, max_wait=1.0 if options.once else AgentLimits().max_wait)
-    return AgentParts(
-        cluster=options.cluster,
-        link=link,
-        backend=backend,
-        journal=journal,
-        rules=rules,
-        limits=limits,
-        signatures=signature_checker(
-            options.cluster, options.state_dir, options.allowed_signers, options.require_signature, time.time()
-        ),
-    )
 
 
 @agent.command(context_settings={"ignore_unknown_options": True})
