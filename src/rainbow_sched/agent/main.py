@@ -127,13 +127,12 @@ def default_state_dir() -> Path:
 async def _run(options: AgentOptions, settings: ClientSettings) -> None:
     from rainbow_sched import __version__
     from rainbow_sched.agent.backends import BackendSettings, load_backend
-    from rainbow_sched.agent.core.signatures import signature_checker
-    from rainbow_sched.agent.core.site_rules import SiteRules, job_expression
     from rainbow_sched.agent.core.state import AgentLimits
     from rainbow_sched.agent.runtime.journal import Journal
     from rainbow_sched.agent.runtime.link import ServerLink
     from rainbow_sched.agent.runtime.loop import Agent, AgentParts
     from rainbow_sched.agent.runtime.rotation import rotation_of
+    from rainbow_sched.agent.runtime.site_rules import SiteRules, job_expression, signature_checker
     from rainbow_sched.agent.setup.registration import graph_of, rediscovery, register
     from rainbow_sched.protocol.messages import SyncMessage, SyncRequest
 
@@ -171,12 +170,12 @@ async def _run(options: AgentOptions, settings: ClientSettings) -> None:
             rules=SiteRules(
                 accept=job_expression("--accept", options.accept) if options.accept else None,
                 allow=frozenset(options.allow) if options.allow else None,
+                signatures=signature_checker(
+                    options.cluster, options.state_dir, options.allowed_signers, options.require_signature, time.time()
+                ),
             ),
             limits=AgentLimits(max_jobs=options.max_jobs, max_wait=1.0 if options.once else AgentLimits().max_wait),
             rediscovery=None if options.once else rediscovery(options, settings, lambda: link.secret),
-            signatures=signature_checker(
-                options.cluster, options.state_dir, options.allowed_signers, options.require_signature, time.time()
-            ),
         )
         running = Agent(parts, once=options.once)
         for number in (signal.SIGTERM, signal.SIGINT):

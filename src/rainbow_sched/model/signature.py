@@ -3,7 +3,7 @@
 The owner signs (Ed25519) a short statement: the digest of the job, the owner's name, the allowed
 clusters, a time window, the number of runs, and a nonce. It is sent with the job as text; the agent of
 a site that requires signatures checks it against the site's file of public keys.
-This module defines the statement and the file; `client/signatures.py` signs, `agent/core/signatures.py` checks.
+This module defines the statement and the file; `client/signatures.py` signs, `agent/runtime/site_rules.py` checks.
 """
 
 from __future__ import annotations

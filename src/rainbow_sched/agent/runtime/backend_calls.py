@@ -9,9 +9,8 @@ from typing import TypeAlias
 
 from rainbow_sched.agent.backends.base import Backend, CannotBind, Launch
 from rainbow_sched.agent.core import events as e
-from rainbow_sched.agent.core.signatures import SignatureChecker
-from rainbow_sched.agent.core.site_rules import SiteRules
 from rainbow_sched.agent.core.values import Result, Unknown
+from rainbow_sched.agent.runtime.site_rules import SiteRules
 from rainbow_sched.jobspecs.canonical import from_json
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.errors import Denied, Invalid, Unsupported
@@ -31,7 +30,6 @@ class BackendCalls:
     backend: Backend
     rules: SiteRules
     run_guard: float
-    signatures: SignatureChecker | None = None
 
     async def run(self, command: BackendCall) -> e.AgentEvent:
         """Execute one command and return its result as an event; never raises except for cancellation."""
@@ -62,8 +60,6 @@ class BackendCalls:
             request = from_json(offer.spec)
             reason = offer.unreadable or offer.allowed.mismatch(len(request.groups))
             reason = reason or self.rules.refuses(offer, request)
-            if reason is None and self.signatures is not None:
-                reason = self.signatures.refuses(offer)
             reason = reason or await self._check(request, offer.allowed)
         except Exception as problem:  # an offer that this agent cannot read must not end the agent
             reason = f"the agent cannot read the request: {problem}"
@@ -92,8 +88,8 @@ class BackendCalls:
                 allowed=offer.allowed,
                 guard=offer.guard(self.run_guard),
             )
-            if self.signatures is not None:
-                await asyncio.to_thread(self.signatures.take, offer)
+            if self.rules.signatures is not None:
+                await asyncio.to_thread(self.rules.signatures.take, offer)
             return e.SubmitAnswered(ref, await self.backend.submit(launch))
         except CannotBind as problem:  # found after the offer was checked; another cluster may meet the constraint
             return e.SubmitRefused(ref, Result(state=AttemptState.RETURNED, reason=str(problem)))

@@ -16,13 +16,12 @@ from rainbow_sched.agent.backends.local.wrapper import boot_id
 from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.journal_records import compacted, last_mark, restored
 from rainbow_sched.agent.core.reactor import due, idle, react
-from rainbow_sched.agent.core.signatures import SignatureChecker
-from rainbow_sched.agent.core.site_rules import SiteRules
 from rainbow_sched.agent.core.state import AgentLimits, AgentState
 from rainbow_sched.agent.runtime.backend_calls import BackendCall, BackendCalls
 from rainbow_sched.agent.runtime.journal import Journal, JournalWriter
 from rainbow_sched.agent.runtime.link import Refusals, ServerLink
 from rainbow_sched.agent.runtime.rediscovery import Rediscovery
+from rainbow_sched.agent.runtime.site_rules import SiteRules
 from rainbow_sched.client.connection import Backoff
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.graph import Graph
@@ -80,7 +79,6 @@ class AgentParts:
     rules: SiteRules = field(default_factory=SiteRules)
     limits: AgentLimits = field(default_factory=AgentLimits)
     rediscovery: Rediscovery | None = None
-    signatures: SignatureChecker | None = None
 
 
 class Agent:
@@ -105,7 +103,7 @@ class Agent:
         self._writer = JournalWriter(parts.journal, self._events.put_nowait)
         self._tasks: set[asyncio.Task[None]] = set()
         self._syncs: dict[int, asyncio.Task[None]] = {}
-        self._calls = BackendCalls(parts.cluster, parts.backend, parts.rules, parts.limits.run_guard, parts.signatures)
+        self._calls = BackendCalls(parts.cluster, parts.backend, parts.rules, parts.limits.run_guard)
         self._failures = 0
         self._last_warning = ("", 0.0)
         self._refusals = Refusals()

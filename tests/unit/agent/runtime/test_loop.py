@@ -13,11 +13,11 @@ import pytest
 from rainbow_sched.agent.backends import BackendSettings, load_backend
 from rainbow_sched.agent.backends.local.backend import LocalBackend
 from rainbow_sched.agent.core.journal_records import restored
-from rainbow_sched.agent.core.site_rules import SiteRules
 from rainbow_sched.agent.core.state import AgentLimits
 from rainbow_sched.agent.runtime.journal import Journal
 from rainbow_sched.agent.runtime.link import ServerLink
 from rainbow_sched.agent.runtime.loop import Agent, AgentParts
+from rainbow_sched.agent.runtime.site_rules import SiteRules
 from rainbow_sched.client.settings import Address, ClientSettings
 from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.model.attempt import AttemptState, Failure

@@ -15,10 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow_sched.agent.backends import BackendSettings, load_backend
-from rainbow_sched.agent.core.signatures import USED_FILE, SignatureChecker, UsedSignatures, signature_checker
 from rainbow_sched.agent.core.state import AgentLimits
 from rainbow_sched.agent.runtime.journal import Journal
 from rainbow_sched.agent.runtime.loop import Agent, AgentParts
+from rainbow_sched.agent.runtime.site_rules import (
+    USED_FILE,
+    SignatureChecker,
+    SiteRules,
+    UsedSignatures,
+    signature_checker,
+)
 from rainbow_sched.client.signatures import signed
 from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.jobspecs.canonical import from_json, to_json
@@ -64,7 +70,7 @@ class Site:
                 backend=backend,
                 journal=journal,
                 limits=AgentLimits(max_wait=0.5),
-                signatures=self.signatures(),
+                rules=SiteRules(signatures=self.signatures()),
             )
             async with asyncio.timeout(30):
                 await Agent(parts, once=True).run()

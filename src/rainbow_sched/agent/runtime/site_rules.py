@@ -1,4 +1,4 @@
-"""Accept only jobs that are signed by the site's users.
+"""Rules of a site for the jobs that its agent accepts: users, the `--accept` filter, and signatures of the users.
 
 Each use of a signature is written to disk before the job starts. A signature that is used up is refused until it
 expires.
@@ -18,13 +18,62 @@ from rainbow_sched.agent.runtime.journal import append, line, parse
 from rainbow_sched.client.private_files import write_whole
 from rainbow_sched.jobspecs.reading.arrays import ARRAY_LABEL, array_indices
 from rainbow_sched.model.errors import Denied, Invalid, RainbowError
+from rainbow_sched.model.hints import did_you_mean
+from rainbow_sched.model.request import Request
 from rainbow_sched.model.signature import CONTEXT, SignedStatement, digest_of, mismatch, parse_signature, read_signers
 from rainbow_sched.protocol.messages import Offer, parsed_terms
+from rainbow_sched.selection.expressions import EvaluationError, Expression, MissingVariable, compile_expression
+from rainbow_sched.selection.job_filter import holds, variables
 
+JOB_VARIABLES = ("nodes", "cores", "gpus", "duration", "owner", "name", "priority")
 USED_FILE = "signatures"
 KEEP_SECONDS = 86_400.0  # seconds beyond its expiry for which a used signature is kept, in case a clock is set back
 MAX_SIGNERS_BYTES = 1 << 20
 Use = tuple[str, int | None]  # nonce and array index
+
+
+def job_expression(option: str, text: str) -> Expression:
+    """Compile `--accept` or `--order`; raise Invalid for an unknown job variable."""
+    found = compile_expression(text)
+    for name in sorted(found.names):
+        if name not in JOB_VARIABLES and not name.startswith("labels."):
+            hint = did_you_mean(name, (*JOB_VARIABLES, "labels.KEY"))
+            raise Invalid(f"{option}: jobs have no variable {name!r}{hint}")
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteRules:
+    """Rules for offers, checked on the cluster whatever the server sends."""
+
+    accept: Expression | None = None
+    allow: frozenset[str] | None = None  # None: all users
+    signatures: SignatureChecker | None = None  # None: not checked
+
+    def refuses(self, offer: Offer, request: Request) -> str | None:
+        """Return why the offer is rejected, or None."""
+        reason = self._refuses_job(offer, request)
+        return self.signatures.refuses(offer) if reason is None and self.signatures is not None else reason
+
+    def _refuses_job(self, offer: Offer, request: Request) -> str | None:
+        if self.allow is not None and self.allow.isdisjoint((offer.owner, offer.owner.removeprefix("user:"))):
+            return f"this site runs no jobs of {offer.owner or 'an unknown user'}"
+        if self.accept is None:
+            return None
+        only = f"this site takes only jobs with {self.accept.text}"
+        labels = _labels(parsed_terms(offer.terms))
+        try:
+            job = variables(request, owner=offer.owner, name=offer.name, priority=offer.priority, labels=labels)
+            return None if holds(self.accept, job) else only
+        except MissingVariable as missing:
+            return f"{only}; the job does not give it ({missing})"
+        except EvaluationError as problem:
+            return f"{only}, which cannot be evaluated for this one: {problem}"
+
+
+def _labels(terms: Mapping[str, object]) -> Mapping[str, object]:
+    labels = terms.get("labels")
+    return labels if isinstance(labels, dict) else {}
 
 
 class UsedSignatures:
@@ -102,10 +151,7 @@ class SignatureChecker:
         statement, body, signature = parse_signature(text)
         if not any(_verifies(key, body, signature) for key in self._keys().get(offer.owner, ())):
             raise Denied(f"the job is not signed with a key that this site has for {offer.owner}")
-        labels = terms.get("labels")
-        user_labels = (
-            {key: value for key, value in labels.items() if key != ARRAY_LABEL} if isinstance(labels, dict) else {}
-        )
+        user_labels = {key: value for key, value in _labels(terms).items() if key != ARRAY_LABEL}
         job = digest_of(offer.spec, name=offer.name, priority=offer.priority, labels=user_labels)
         reason = mismatch(statement, owner=offer.owner, job=job, cluster=self.cluster, now=self.clock())
         members: list[int | None] = [*array_indices(statement.array)] if statement.array else [None]
