@@ -43,7 +43,7 @@ SETTABLE = (  # (heading, how it is set, module, class, names of the fields; emp
     (
         "Agent",
         "options of `rainbow agent`",
-        "agent/setup/options.py",
+        "agent/options.py",
         "AgentOptions",
         ("max_jobs", "renew_every", "rediscover"),
     ),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rainbow_sched.agent.setup.options import AgentOptions, credential, need_credential, opened, refuse_root
+from rainbow_sched.agent.options import AgentOptions, credential, need_credential, opened, refuse_root
 from rainbow_sched.model.cluster import cluster_name
 from rainbow_sched.model.errors import Invalid
 
@@ -131,9 +131,9 @@ async def _run(options: AgentOptions, settings: ClientSettings) -> None:
     from rainbow_sched.agent.runtime.journal import Journal
     from rainbow_sched.agent.runtime.link import ServerLink
     from rainbow_sched.agent.runtime.loop import Agent, AgentParts
+    from rainbow_sched.agent.runtime.registration import graph_of, rediscovery, register
     from rainbow_sched.agent.runtime.rotation import rotation_of
     from rainbow_sched.agent.runtime.site_rules import SiteRules, job_expression, signature_checker
-    from rainbow_sched.agent.setup.registration import graph_of, rediscovery, register
     from rainbow_sched.protocol.messages import SyncMessage, SyncRequest
 
     with opened(Journal, options.state_dir) as journal:

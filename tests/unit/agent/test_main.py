@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from rainbow_sched.agent.main import agent
+from rainbow_sched.agent.options import opened
 from rainbow_sched.agent.runtime.loop import ContactFile
-from rainbow_sched.agent.setup.options import opened
 from rainbow_sched.model.errors import Denied, Invalid, NotFound, Unauthenticated, Unavailable
 
 

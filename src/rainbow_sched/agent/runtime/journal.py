@@ -40,12 +40,11 @@ _LOG_TEXTS = {
 class Journal:
     """An open journal, locked by this process."""
 
-    def __init__(self, directory: Path, *, sync: bool = True) -> None:
-        """Lock `directory` and read the journal; `sync=False` skips fsync, for tests."""
+    def __init__(self, directory: Path) -> None:
+        """Lock `directory` and read the journal."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = directory / "journal"
         self.truncated = 0  # bytes cut off from an incomplete last line
-        self._sync = sync
         self._compacted = 0  # size after the last compaction
         self._lock = _lock_file(directory / "lock")
         try:
@@ -87,7 +86,7 @@ class Journal:
 
     def append(self, records: Iterable[Mapping[str, object]]) -> None:
         """Append records and return when they are on disk; on failure the file is unchanged."""
-        append(self._file, b"".join(map(line, records)), sync=self._sync)
+        append(self._file, b"".join(map(line, records)))
 
     def compact(self, records: Iterable[Mapping[str, object]]) -> None:
         """Replace the journal atomically."""
@@ -116,14 +115,13 @@ class Journal:
         self.close()
 
 
-def append(file: IO[bytes], lines: bytes, *, sync: bool = True) -> None:
+def append(file: IO[bytes], lines: bytes) -> None:
     """Append to an unbuffered file and return when the lines are on disk; on failure the file is unchanged."""
     before, data = os.fstat(file.fileno()).st_size, memoryview(lines)
     try:
         while data:  # an unbuffered write may be partial
             data = data[file.write(data) :]
-        if sync:
-            os.fdatasync(file.fileno())
+        os.fdatasync(file.fileno())
     except OSError:
         os.ftruncate(file.fileno(), before)  # half a line before complete ones would count as damage
         raise

@@ -20,7 +20,7 @@ from rainbow_sched.agent.core.state import AgentLimits, AgentState
 from rainbow_sched.agent.runtime.backend_calls import BackendCall, BackendCalls
 from rainbow_sched.agent.runtime.journal import Journal, JournalWriter
 from rainbow_sched.agent.runtime.link import Refusals, ServerLink
-from rainbow_sched.agent.runtime.rediscovery import Rediscovery
+from rainbow_sched.agent.runtime.registration import Rediscovery
 from rainbow_sched.agent.runtime.site_rules import SiteRules
 from rainbow_sched.client.connection import Backoff
 from rainbow_sched.model.errors import RainbowError

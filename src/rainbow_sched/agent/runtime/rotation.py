@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from rainbow_sched.agent.options import SECRET_ENV, SECRET_FILE, AgentOptions
 from rainbow_sched.agent.runtime.link import ServerLink
-from rainbow_sched.agent.setup.options import SECRET_ENV, SECRET_FILE, AgentOptions
 from rainbow_sched.client.private_files import check_private, sync_folder, write_whole
 from rainbow_sched.client.settings import read_secret
 from rainbow_sched.model.credential import CredentialKind, compose, digest, id_of

@@ -10,7 +10,7 @@ import pytest
 
 from rainbow_sched.agent.backends import BackendSettings, load_backend
 from rainbow_sched.agent.core.values import Phase
-from rainbow_sched.agent.runtime.rediscovery import (
+from rainbow_sched.agent.runtime.registration import (
     GRAPH_FILE,
     Rediscovery,
     RegisteredState,

@@ -62,7 +62,7 @@ class Site:
         """One agent with a new journal is offered all of these; what became of each job."""
         desk = Desk(offers=list(offers))
         folder = self.folder / f"agent{len(list(self.folder.iterdir()))}"
-        with Journal(folder, sync=False) as journal:
+        with Journal(folder) as journal:
             backend = load_backend("local")(BackendSettings(cluster="here", directory=folder, graph=a_graph()))
             parts = AgentParts(
                 cluster="here",

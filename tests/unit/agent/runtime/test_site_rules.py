@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.main import unit_text
+from rainbow_sched.agent.options import AgentOptions, credential, need_credential, refuse_root
 from rainbow_sched.agent.runtime.link import CONFLICT_TIMEOUT_SECONDS, SLOW_RETRY_SECONDS, Refusals
 from rainbow_sched.agent.runtime.site_rules import SiteRules
-from rainbow_sched.agent.setup.options import AgentOptions, credential, need_credential, refuse_root
 from rainbow_sched.client.settings import ClientSettings
 from rainbow_sched.model.errors import Conflict, Denied, Invalid, Unauthenticated, Unavailable
 from rainbow_sched.model.request import Count, Group, Level, Request, Task

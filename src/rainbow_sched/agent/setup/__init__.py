@@ -1,1 +1,0 @@
-"""Options, registration and installation of an agent, before it runs."""
