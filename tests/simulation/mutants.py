@@ -26,8 +26,9 @@ from rainbow_sched.service.assembly import Timers
 from rainbow_sched.service.clusters.fleet import Fleet
 from rainbow_sched.service.submission import new_jobs
 from rainbow_sched.simulation.disk import SimStore
-from rainbow_sched.simulation.faults import MANY_FAULTS, FaultRates
+from rainbow_sched.simulation.faults import FaultRates
 from rainbow_sched.store.transaction import SqlTx
+from tests.support.fault_rates import MANY_FAULTS
 
 Patch = pytest.MonkeyPatch
 CUT = FaultRates(partition=6.0)  # nothing but cut wires: what has to happen then happens without delay

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from rainbow_sched.simulation.faults import MANY_FAULTS
 from rainbow_sched.simulation.world import run
 from tests.simulation.mutants_restores import MUTANTS
+from tests.support.fault_rates import MANY_FAULTS
 
 DIGESTS = "from rainbow_sched.simulation.world import run; print(*(run(seed).digest for seed in range(5)))"
 

@@ -128,7 +128,7 @@ def _expected_looked_up(d: StateDraft, event: e.LookedUp) -> None:
 
 def backend_updated(d: StateDraft, event: e.BackendUpdated) -> None:
     """Apply a poll. Look up a job that is missing from it."""
-    d.facts = d.facts if event.facts is None else event.facts.reported()
+    d.facts = event.facts or d.facts
     by_tag = {update.tag: update for update in event.updates}
     for ref, attempt in list(d.attempts.items()):
         update = by_tag.get(ref.tag)

@@ -159,15 +159,9 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterFacts:
-    """State of the cluster as seen by its manager."""
+class ClusterFacts(ReportedFacts):
+    """State of the cluster as seen by its manager; two that differ only in what is not reported are equal."""
 
-    manager: str
+    manager: str = field(compare=False)
     state: Mapping[str, object] = field(default_factory=dict)
-    marks: Mapping[str, str] = field(default_factory=dict)  # vertex id or name -> up | down | drained
-    used: Mapping[str, int] | None = None  # vertex id -> units used by other users; None: not known
-    shape: str = ""  # changes with the cluster's hardware; empty: not known
-
-    def reported(self) -> ReportedFacts:
-        """Return what the server is told."""
-        return ReportedFacts(state=self.state, marks=self.marks, used=self.used)
+    shape: str = field(default="", compare=False)  # changes with the cluster's hardware; empty: not known

@@ -36,10 +36,10 @@ def test_an_idle_agent_tells_at_once_that_a_node_went_down():
     story = a_waiting_agent()
     waiting = story.state.in_flight.seq
     [sent] = story.tell(e.BackendUpdated((), facts(3)), after=3.0)
-    assert (sent.message.facts, sent.message.wait) == (facts(3).reported(), 0.0)
+    assert (sent.message.facts, sent.message.wait) == (facts(3), 0.0)
     assert story.state.listening == waiting, "the call that waits may still bring an offer"
     story.answer()
-    assert story.state.facts_reported == facts(3).reported()
+    assert story.state.facts_reported == facts(3)
     assert story.tell(e.BackendUpdated((), facts(3)), after=3.0) == [], "the same again is no news"
 
 
@@ -51,7 +51,7 @@ def test_facts_that_flutter_are_told_once_a_second_and_the_last_one_is():
         if story.state.in_flight is not None and story.state.in_flight.wait == 0:
             story.answer(after=0.0)
     assert sent <= story.now - begun + 1
-    while story.state.facts_reported != facts(0).reported():
+    while story.state.facts_reported != facts(0):
         story.tell(e.Tick(), after=max(0.0, due(story.state, story.now) - story.now))
         if story.state.in_flight is not None:
             story.answer(after=0.0)
