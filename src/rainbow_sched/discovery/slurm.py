@@ -68,7 +68,6 @@ class SlurmNode:
 
     @property
     def cpus_per_core(self) -> int:
-        """The number of Slurm cpus per core."""
         return max(1, self.cpus // max(1, self.sockets * self.cores_per_socket))
 
     @property
@@ -144,7 +143,6 @@ def parse_partitions(text: str) -> tuple[SlurmPartition, ...]:
 
 
 def parse_config(text: str) -> dict[str, str]:
-    """Parse the settings of `scontrol show config`."""
     pairs = (line.partition("=") for line in text.splitlines())
     return {name.strip(): value.strip() for name, equals, value in pairs if equals}
 

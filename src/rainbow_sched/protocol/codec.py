@@ -53,7 +53,6 @@ MAX_RULE_CHARS = 300  # of a reason that an agent announces
 
 
 def request_to_proto(request: SyncRequest) -> agents_pb2.SyncRequest:
-    """Return the protobuf message of an agent's request."""
     message = request.message
     out = agents_pb2.SyncRequest(
         cluster=request.cluster,
@@ -295,7 +294,6 @@ def _sent_reason(text: str) -> str:
 
 
 def answer_to_proto(answer: SyncAnswer) -> agents_pb2.SyncResponse:
-    """Return the protobuf message of the server's answer."""
     return agents_pb2.SyncResponse(
         ack=answer.ack,
         confirms=map(ref_to_proto, answer.confirms),
@@ -324,7 +322,6 @@ def answer_to_proto(answer: SyncAnswer) -> agents_pb2.SyncResponse:
 
 
 def answer_from_proto(raw: agents_pb2.SyncResponse) -> SyncAnswer:
-    """Return the server's answer."""
     return SyncAnswer(
         ack=raw.ack,
         confirms=tuple(map(ref_from_proto, raw.confirms)),
@@ -348,7 +345,6 @@ def answer_from_proto(raw: agents_pb2.SyncResponse) -> SyncAnswer:
 
 
 def offer_to_proto(offer: Offer) -> agents_pb2.Offer:
-    """Return the protobuf message of an offer."""
     return agents_pb2.Offer(
         attempt=ref_to_proto(offer.ref),
         name=offer.name,

@@ -37,7 +37,6 @@ class Disk:
         self._committed = committed
 
     def session(self, *, writing: bool) -> Session:
-        """Open a connection."""
         return Session(self._connection.cursor(), DIALECT, writing=writing, close=lambda: None)
 
     def look(self, work: Callable[[Tx], T]) -> T:
@@ -72,7 +71,6 @@ class Disk:
         session.commit()
 
     def close(self) -> None:
-        """Free the memory."""
         self._connection.close()
 
 
@@ -161,7 +159,6 @@ class SimStore:
             raise Replaced("another server has taken over")
 
     async def write(self, work: Callable[[Tx], T], *, brief: bool = False) -> T:
-        """See `store.base.Store`."""
         await self._takes_time()
         self._check()
         if self._full():
@@ -172,7 +169,6 @@ class SimStore:
         return answer
 
     async def read(self, work: Callable[[Tx], T]) -> T:
-        """See `store.base.Store`."""
         self._check()
         self.check_claim(self._reader)
         answer = _read(self._reader, work)

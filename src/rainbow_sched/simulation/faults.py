@@ -103,7 +103,6 @@ class Link:
             self._carry(deliver)
 
     def mend(self) -> None:
-        """Repair both directions."""
         self.up = self.down = True
 
     def delay(self) -> float:

@@ -44,7 +44,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Advance the time."""
         self._now += seconds
 
     def run_in_executor(  # type: ignore[override]  # inline: a thread would make the order of steps random
@@ -89,7 +88,6 @@ class Process:
                 self._broken(problem)
 
     def crash(self) -> None:
-        """Cancel all tasks."""
         self.alive = False
         for task in list(self._tasks):
             task.cancel()

@@ -127,7 +127,6 @@ class Manager:
         return entry.native
 
     def lookup(self, tag: str) -> JobFound | Absent | Unknown:
-        """Look up a job by its tag."""
         if self.errs():
             return Unknown("the manager did not answer")
         for entry in self.entries:

@@ -62,7 +62,6 @@ class Users:
     tokens: int = 0
 
     def act(self) -> None:
-        """Perform one random action."""
         luck = self.rng.random()
         if luck < 0.55 or not self.known:
             self.submit()

@@ -38,7 +38,6 @@ class GroundTruth:
     runs: dict[int, list[ActualRun]] = field(default_factory=lambda: defaultdict(list))
 
     def launch(self, job: int, n: int, cluster: str, now: float, host: str = "") -> ActualRun:
-        """Record the start of a run."""
         run = ActualRun(job, n, cluster, now, host)
         self.runs[job].append(run)
         return run
@@ -159,7 +158,6 @@ class Witness:
 
     @property
     def restored(self) -> bool:
-        """True after a restore."""
         return self.old_jobs > 0
 
     def is_old(self, job: int) -> bool:
@@ -192,7 +190,6 @@ class Witness:
         return replace(job, terms=before.terms, state=before.state if over else job.state)
 
     def committed(self, tx: Tx) -> None:
-        """Check the changes of a commit."""
         for token in list(self.leases):  # one may be renewed without an event
             leased = tx.attempt(*self.fences[token])
             if leased is not None and leased.state is AttemptState.LEASED:
@@ -273,17 +270,14 @@ class Witness:
         return [attempt for attempt in of if attempt.cluster == cluster and attempt.state in LIVE[2:]]
 
     def attempt(self, job: int, n: int) -> Attempt | None:
-        """Return a committed attempt."""
         return next((attempt for attempt in self.attempts.get(job, ()) if attempt.n == n), None)
 
     def launches(self, job: int, n: int, cluster: str, host: str) -> None:
-        """Check the launch of a job on a host."""
         self.note("launch", job, n, cluster, host)
         self.hold(self.rules.on_launch, self, job, n, cluster)
         self.hold(self.rules.on_host, self, job, cluster, host)
 
     def kills(self, job: int, n: int, cluster: str) -> None:
-        """Check the kill of a job."""
         self.note("kill", job, n, cluster)
         self.hold(self.rules.on_kill, self, job, n, cluster)
 

@@ -145,11 +145,9 @@ class World:
     # --- the trace ---
 
     def note(self, *what: object) -> None:
-        """Add a line to the trace."""
         self.lines.append((self.loop.time(), *what))
 
     def trace(self) -> tuple[str, ...]:
-        """Return the trace as text."""
         return tuple(f"{line[0]:10.4f} {' '.join(map(str, line[1:]))}" for line in self.lines)
 
     def _unexpected(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
@@ -231,7 +229,6 @@ class World:
 
 
 def run(seed: int, rates: FaultRates | None = None) -> WorldResult:
-    """Run one world."""
     return World(seed, rates).run()
 
 

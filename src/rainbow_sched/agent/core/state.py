@@ -87,7 +87,6 @@ class StateDraft(AgentState):
         self.commands: list[Command] = []
 
     def done(self) -> AgentState:
-        """Return the next state."""
         return AgentState(**{name: value for name, value in vars(self).items() if name not in ("now", "commands")})
 
     def do(self, command: Command) -> None:

@@ -89,7 +89,6 @@ class Journal:
         append(self._file, b"".join(map(line, records)))
 
     def compact(self, records: Iterable[Mapping[str, object]]) -> None:
-        """Replace the journal atomically."""
         beside = self.path.with_suffix(".new")
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, FILE_MODE), "wb") as file:
             file.write(line({"kind": "open", "id": self.id}))
@@ -128,7 +127,6 @@ def append(file: IO[bytes], lines: bytes) -> None:
 
 
 def line(record: Mapping[str, object]) -> bytes:
-    """Return the line of a record."""
     body = json.dumps(record, separators=(",", ":"), ensure_ascii=True).encode()
     return b"%08x %s\n" % (zlib.crc32(body), body)
 

@@ -39,7 +39,6 @@ class ServerLink:
         self._connection = Connection(settings, timeouts=TIMEOUTS)
 
     async def sync(self, message: SyncMessage) -> SyncAnswer:
-        """Send one message and return its answer."""
         request = request_to_proto(replace(self._sender, message=message, node_rules=self._node_rules()))
         try:
             return await self._sync(request, message.wait + CALL_MARGIN_SECONDS)
