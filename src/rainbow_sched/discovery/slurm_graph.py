@@ -62,16 +62,6 @@ def _inside(node: SlurmNode) -> Iterator[tuple[str, Vertex]]:
 def slurm_subsystems(nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition]) -> tuple[Subsystem, ...]:
     """Return features, partitions and gpu models, attached to their nodes or to the root if all nodes have them."""
     about = {part.name: part for part in partitions}
-    features, members, models = _groups(nodes)
-    found = (
-        flat_subsystem(FEATURES, "feature", features, ROOT, len(nodes)),
-        flat_subsystem(PARTITIONS, "partition", members, ROOT, len(nodes), lambda name: _about(name, about.get(name))),
-        flat_subsystem(GPUS, "model", models, ROOT, 0, lambda name: {"name": name, "model": name}),
-    )
-    return tuple(one for one in found if one is not None)
-
-
-def _groups(nodes: Iterable[SlurmNode]) -> tuple[dict[str, list[str]], dict[str, list[str]], dict[str, list[str]]]:
     features: dict[str, list[str]] = {}
     members: dict[str, list[str]] = {}
     models: dict[str, list[str]] = {}
@@ -83,7 +73,12 @@ def _groups(nodes: Iterable[SlurmNode]) -> tuple[dict[str, list[str]], dict[str,
         for gres in node.gres:
             if gres.name == "gpu" and gres.kind:
                 models.setdefault(gres.kind, []).extend((node.name, f"{node.name}/gpu-{gres.kind}"))
-    return features, members, models
+    found = (
+        flat_subsystem(FEATURES, "feature", features, ROOT, len(nodes)),
+        flat_subsystem(PARTITIONS, "partition", members, ROOT, len(nodes), lambda name: _about(name, about.get(name))),
+        flat_subsystem(GPUS, "model", models, ROOT, 0, lambda name: {"name": name, "model": name}),
+    )
+    return tuple(one for one in found if one is not None)
 
 
 def _about(name: str, partition: SlurmPartition | None) -> dict[str, object]:

@@ -82,10 +82,12 @@ def request_to_proto(request: SyncRequest) -> agents_pb2.SyncRequest:
         ],
         wait=message.wait,
         mark=message.mark,
-        recall=None if message.recall is None else _recall_to_proto(message.recall),
     )
     if message.facts is not None:
         _add_facts(out, message.facts)
+    if message.recall is not None:
+        out.recall.complete = message.recall.complete
+        out.recall.attempts.extend(map(_known_to_proto, message.recall.attempts))
     return out
 
 
@@ -151,10 +153,6 @@ def _report_to_proto(report: Report) -> agents_pb2.Report:
         nodes=_sent_text(report.nodes),
         code=report.code,
     )
-
-
-def _recall_to_proto(recall: Recall) -> agents_pb2.Recall:
-    return agents_pb2.Recall(complete=recall.complete, attempts=map(_known_to_proto, recall.attempts))
 
 
 def _known_to_proto(known: KnownAttempt) -> agents_pb2.KnownAttempt:

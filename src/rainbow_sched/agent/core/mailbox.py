@@ -130,17 +130,9 @@ def _report(d: StateDraft, attempt: LocalAttempt) -> Report | None:
 
 def last_report(attempt: LocalAttempt) -> Report:
     """Return the report of an attempt's state, or of its end."""
-    if attempt.result is not None:
-        end = report_of_end(attempt.ref, attempt.result)
-        started = attempt.started_at if end.started_at is None else end.started_at
-        return replace(end, native_id=attempt.native, started_at=started, nodes=attempt.nodes)
-    return Report(
-        ref=attempt.ref,
-        state=attempt.state,
-        native_id=attempt.native,
-        started_at=attempt.started_at,
-        nodes=attempt.nodes,
-    )
+    report = report_of_end(attempt.ref, attempt.result or Result(state=attempt.state))
+    started = attempt.started_at if report.started_at is None else report.started_at
+    return replace(report, native_id=attempt.native, started_at=started, nodes=attempt.nodes)
 
 
 def report_of_end(ref: AttemptRef, result: Result) -> Report:

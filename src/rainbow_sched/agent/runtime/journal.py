@@ -17,7 +17,6 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import IO, TypeAlias
 
 from rainbow_sched.agent.core.events import RecordStored, WriteJournal
@@ -108,9 +107,7 @@ class Journal:
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
