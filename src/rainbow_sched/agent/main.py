@@ -89,6 +89,8 @@ def agent(ctx: click.Context, /, server: str | None, config_path: str | None, qu
 
 
 def _options(given: dict[str, Any], settings: ClientSettings) -> AgentOptions:
+    import platformdirs
+
     from rainbow_sched.agent.backends.base import Prices
     from rainbow_sched.jobspecs.reading.durations import parse_duration
 
@@ -103,7 +105,7 @@ def _options(given: dict[str, Any], settings: ClientSettings) -> AgentOptions:
     signers = given.pop("allowed_signers") or settings.config.text("agent", "allowed_signers")
     renew = given.pop("renew_secret")
     required = settings.config.get("agent", "require_signature")
-    state_dir = given.pop("state_dir") or str(default_state_dir() / cluster)
+    state_dir = given.pop("state_dir") or platformdirs.user_state_path("rainbow") / "agents" / cluster
     return AgentOptions(
         cluster=cluster,
         state_dir=Path(state_dir).expanduser().resolve(),
@@ -115,13 +117,6 @@ def _options(given: dict[str, Any], settings: ClientSettings) -> AgentOptions:
         require_signature=bool(signers) if required is None else bool(required),
         **given,
     )
-
-
-def default_state_dir() -> Path:
-    """Return the default parent of state directories."""
-    import platformdirs
-
-    return Path(platformdirs.user_state_dir("rainbow")) / "agents"
 
 
 async def _run(options: AgentOptions, settings: ClientSettings) -> None:

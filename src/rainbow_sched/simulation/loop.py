@@ -15,20 +15,6 @@ class Deadlock(RuntimeError):
     """All tasks wait and no timer is set: an error in the simulation itself."""
 
 
-class _VirtualSelector:
-    """Advances time where a real loop waits for sockets."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
-
-    def select(self, timeout: float | None) -> list[object]:
-        if timeout is None:
-            raise Deadlock("all tasks wait and no timer is set")
-        if timeout > 0:
-            self._loop.advance(timeout)
-        return []
-
-
 class VirtualLoop(asyncio.BaseEventLoop):
     """Runs callbacks and tasks in the order of their virtual time."""
 
@@ -36,15 +22,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = 0.0
         self._clock_resolution = 1e-9
-        self._selector = _VirtualSelector(self)
+        self._selector = self
         self.set_task_factory(_adopted)
 
     def time(self) -> float:
         """Return virtual seconds since the start of the world."""
         return self._now
 
-    def advance(self, seconds: float) -> None:
-        self._now += seconds
+    def select(self, timeout: float | None) -> list[object]:
+        """Advance the time where a real loop waits for sockets."""
+        if timeout is None:
+            raise Deadlock("all tasks wait and no timer is set")
+        self._now += max(0.0, timeout)
+        return []
 
     def run_in_executor(  # type: ignore[override]  # inline: a thread would make the order of steps random
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
