@@ -16,7 +16,7 @@ from random import Random
 from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.journal_records import compacted, last_mark, restored
 from rainbow_sched.agent.core.reactor import due, react
-from rainbow_sched.agent.core.state import AgentLimits, AgentState
+from rainbow_sched.agent.core.state import AgentState
 from rainbow_sched.agent.core.values import ClusterFacts, Result
 from rainbow_sched.agent.runtime.journal import line, parse
 from rainbow_sched.agent.runtime.link import Refusals
@@ -26,10 +26,9 @@ from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.protocol.messages import BidAnswer, Offer, OutputPiece, SyncAnswer, SyncMessage, SyncRequest
 from rainbow_sched.simulation.faults import Link
 from rainbow_sched.simulation.loop import VirtualLoop
-from rainbow_sched.simulation.manager import Manager
+from rainbow_sched.simulation.manager import LIMITS, Manager
 from rainbow_sched.simulation.server import SimServer
 
-LIMITS = AgentLimits(max_jobs=3, max_wait=4.0, run_guard=9.0, output_grace=2.0, output_give_up=60.0, chunk=64, chunks=2)
 RPC_MARGIN = 3.0  # seconds that a call may take beyond the requested wait
 CONTACT_EVERY = 1.0
 POLL_EVERY = 1.5

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
+from rainbow_sched.agent.core.state import AgentLimits
 from rainbow_sched.agent.core.values import Absent, JobFound, Phase, Result, Unknown, Update
 from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.attempt import AttemptState, Failure
@@ -21,8 +22,9 @@ from rainbow_sched.model.request import Equals, Group, Level, Request, Requireme
 from rainbow_sched.protocol.messages import AttemptRef, Offer
 from rainbow_sched.simulation.faults import FaultRates
 from rainbow_sched.simulation.loop import VirtualLoop
-from rainbow_sched.simulation.witness import ActualRun, GroundTruth, Witness
+from rainbow_sched.simulation.witness import ActualRun, Witness
 
+LIMITS = AgentLimits(max_jobs=3, max_wait=4.0, run_guard=9.0, output_grace=2.0, output_give_up=60.0, chunk=64, chunks=2)
 FOR_EVER = "for-ever"  # the name of jobs that end only when cancelled
 LONG = 100_000.0
 GUARD_SECONDS = 1.0  # between two checks of a guard
@@ -100,10 +102,8 @@ class Manager:
     loop: VirtualLoop
     rng: Random
     rates: FaultRates
-    truth: GroundTruth
     witness: Witness
     guards: bool = True  # runs end if their agent has no contact to the server for long
-    longest_guard: float = 0.0
     luck: Random = field(default_factory=Random)  # of its choice of hosts
     binds: bool = True  # its agent honours host bindings
     heard: float = 0.0  # time of the last contact to the server, from the agent's disk
@@ -121,7 +121,7 @@ class Manager:
         if self.binds:  # older agents ignore hosts
             entry.allowed = next((group.hosts for group in offer.hosts), ())
         if self.guards:
-            entry.guard = offer.guard(self.longest_guard)
+            entry.guard = offer.guard(LIMITS.run_guard)
         self.entries.append(entry)
         self._later(0.01, 3.0, lambda: self._begin(entry))
         return entry.native
@@ -185,7 +185,7 @@ class Manager:
             return
         ref = entry.ref
         self.witness.launches(ref.job, ref.n, self.cluster, entry.host)
-        entry.run = self.truth.launch(ref.job, ref.n, self.cluster, self.loop.time(), entry.host)
+        entry.run = self.witness.truth.launch(ref.job, ref.n, self.cluster, self.loop.time(), entry.host)
         entry.run.output = b"%s began\n" % ref.tag.encode()
         if entry.name == FOR_EVER:
             seconds = LONG

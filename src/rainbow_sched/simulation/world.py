@@ -16,7 +16,7 @@ from rainbow_sched.service.maintenance.generations import newest_mark
 from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.simulation import faults, world_checks
-from rainbow_sched.simulation.agent import LIMITS, SimAgent
+from rainbow_sched.simulation.agent import SimAgent
 from rainbow_sched.simulation.disk import Disk
 from rainbow_sched.simulation.faults import NO_FAULTS, FaultRates, Link, draw_rates
 from rainbow_sched.simulation.invariants import RULES
@@ -123,10 +123,8 @@ class World:
             self.loop,
             self.rng,
             self.rates,
-            self.truth,
             self.witness,
             guards=self.rng.random() < 0.7,
-            longest_guard=LIMITS.run_guard,
             luck=Random(f"{self.seed} {name}"),
             losses=Random(f"{self.seed} {name} losses"),
             binds=name not in self.old,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Standing
 from rainbow_sched.model.job_state import JobState
-from rainbow_sched.simulation.agent import LIMITS
 from rainbow_sched.simulation.invariants import SLACK
+from rainbow_sched.simulation.manager import LIMITS
 from rainbow_sched.store.base import JobSelection, Tx
 
 if TYPE_CHECKING:

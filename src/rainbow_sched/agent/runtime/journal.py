@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TypeAlias
 
 from rainbow_sched.agent.core.events import RecordStored, WriteJournal
-from rainbow_sched.client.private_files import sync_folder
+from rainbow_sched.client.private_files import sync_folder, write_whole
 from rainbow_sched.model.errors import Conflict, Corrupt
 
 log = logging.getLogger("rainbow.agent")
@@ -88,14 +88,7 @@ class Journal:
         append(self._file, b"".join(map(line, records)))
 
     def compact(self, records: Iterable[Mapping[str, object]]) -> None:
-        beside = self.path.with_suffix(".new")
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, FILE_MODE), "wb") as file:
-            file.write(line({"kind": "open", "id": self.id}))
-            file.writelines(map(line, records))
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self.path)
-        sync_folder(self.path.parent)
+        write_whole(self.path, b"".join(map(line, [{"kind": "open", "id": self.id}, *records])))
         self._file.close()
         self._file = self._open_file()
         self._compacted = self.size
