@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.binding import GroupHosts, NodeRules
@@ -353,13 +353,13 @@ def offer_to_proto(offer: Offer) -> agents_pb2.Offer:
         priority=offer.priority,
         array_index=offer.array_index or 0,
         is_array=offer.array_index is not None,
-        hosts=_hosts_to_proto(offer.hosts),
-        hosts_checked=offer.hosts_checked,
+        hosts=_hosts_to_proto(offer.allowed),
+        hosts_checked=offer.allowed.checked,
     )
 
 
 def _offer_from_proto(raw: agents_pb2.Offer) -> Offer:
-    hosts, unreadable = _hosts_from_proto(raw.hosts)
+    allowed, unreadable = _allowed_from_proto(raw)
     return Offer(
         ref=ref_from_proto(raw.attempt),
         name=raw.name,
@@ -369,8 +369,7 @@ def _offer_from_proto(raw: agents_pb2.Offer) -> Offer:
         lease=_seconds(raw.lease, 60.0),
         priority=raw.priority,
         array_index=raw.array_index if raw.is_array else None,
-        hosts=hosts,
-        hosts_checked=raw.hosts_checked,
+        allowed=allowed,
         unreadable=unreadable,
     )
 
@@ -380,27 +379,28 @@ def _bid_request_to_proto(request: BidRequest) -> agents_pb2.BidRequest:
         id=request.id,
         spec=request.spec,
         deadline=request.deadline,
-        hosts=_hosts_to_proto(request.allowed.groups),
+        hosts=_hosts_to_proto(request.allowed),
         hosts_checked=request.allowed.checked,
     )
 
 
 def _bid_request_from_proto(raw: agents_pb2.BidRequest) -> BidRequest:
-    hosts, unreadable = _hosts_from_proto(raw.hosts)
-    allowed = AllowedHosts(hosts, raw.hosts_checked or bool(hosts))
+    allowed, unreadable = _allowed_from_proto(raw)
     return BidRequest(raw.id, raw.spec, _seconds(raw.deadline, 0.0), allowed, unreadable)
 
 
-def _hosts_to_proto(hosts: Iterable[GroupHosts]) -> list[agents_pb2.GroupHosts]:
-    return [agents_pb2.GroupHosts(group=one.group, hosts=one.hostlist) for one in hosts]
+def _hosts_to_proto(allowed: AllowedHosts) -> list[agents_pb2.GroupHosts]:
+    return [agents_pb2.GroupHosts(group=one.group, hosts=one.hostlist) for one in allowed.groups]
 
 
-def _hosts_from_proto(listed: Iterable[agents_pb2.GroupHosts]) -> tuple[tuple[GroupHosts, ...], str]:
+def _allowed_from_proto(raw: agents_pb2.Offer | agents_pb2.BidRequest) -> tuple[AllowedHosts, str]:
     """Return the allowed hosts and an empty text, or no hosts and the problem."""
     try:
-        return tuple(GroupHosts.parse(one.group, one.hosts) for one in listed), ""
+        hosts = tuple(GroupHosts.parse(one.group, one.hosts) for one in raw.hosts)
+        return AllowedHosts(hosts, raw.hosts_checked or bool(hosts)), ""
     except Invalid as problem:
-        return (), f"the agent cannot read on which hosts the job may run: {problem}"
+        why = f"the agent cannot read on which hosts the job may run: {problem}"
+        return AllowedHosts(checked=raw.hosts_checked), why
 
 
 def _seconds(value: float, otherwise: float) -> float:

@@ -68,13 +68,8 @@ class Offer:
     lease: float = 60.0  # seconds
     priority: int = 0
     array_index: int | None = None
-    hosts: tuple[GroupHosts, ...] = ()
-    hosts_checked: bool = False  # the server has computed `hosts`
+    allowed: AllowedHosts = ANY_HOST
     unreadable: str = ""  # set by the codec: why the offer cannot be read
-
-    @property
-    def allowed(self) -> AllowedHosts:
-        return AllowedHosts(self.hosts, self.hosts_checked or bool(self.hosts))
 
     def guard(self, longest: float) -> float | None:
         """Return the seconds without contact after which the job is ended here; None: it continues."""

@@ -119,7 +119,7 @@ class Manager:
         entry = ManagerJob(offer.ref, offer.name, f"{self.cluster}-{self.submissions}")
         entry.wants_disk = offer.spec == DISK_REQUEST.text
         if self.binds:  # older agents ignore hosts
-            entry.allowed = next((group.hosts for group in offer.hosts), ())
+            entry.allowed = next((group.hosts for group in offer.allowed.groups), ())
         if self.guards:
             entry.guard = offer.guard(LIMITS.run_guard)
         self.entries.append(entry)

@@ -118,7 +118,15 @@ ANSWER = SyncAnswer(
     ack=5,
     confirms=(REF,),
     offers=(
-        Offer(ref=OTHER, name="n", owner="ana", spec="{}", lease=60.0, priority=4, hosts=HOSTS, hosts_checked=True),
+        Offer(
+            ref=OTHER,
+            name="n",
+            owner="ana",
+            spec="{}",
+            lease=60.0,
+            priority=4,
+            allowed=AllowedHosts(HOSTS, checked=True),
+        ),
     ),
     commands=(
         ServerCommand(3, "cancel", REF),

@@ -10,10 +10,10 @@ from rainbow_sched.agent.core.values import LocalAttempt, PastAttempt, Phase, Re
 from rainbow_sched.model.attempt import AttemptState, Failure
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import Corrupt, Invalid
-from rainbow_sched.protocol.messages import AttemptRef, Offer
+from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts, AttemptRef, Offer
 
 Record = Mapping[str, object]
-_BESIDE_BODY = frozenset({"ref", "hosts", "hosts_checked", "unreadable"})  # unreadable offers are never accepted
+_BESIDE_BODY = frozenset({"ref", "allowed", "unreadable"})  # unreadable offers are never accepted
 
 
 def attempt_record(ref: AttemptRef, kind: str, **values: object) -> dict[str, object]:
@@ -30,11 +30,11 @@ def offer_record(offer: Offer, *, kind: str = "offer", native: str = "") -> dict
     Older agents reject unknown keys in the body and ignore unknown keys beside it. So the body has only new keys that
     an older agent must not ignore: the hosts of a bound job.
     """
-    body = {key: value for key, value in asdict(replace(offer, hosts=())).items() if key not in _BESIDE_BODY}
-    if offer.hosts:
-        body["hosts"] = [[one.group, one.hostlist] for one in offer.hosts]
+    body = {key: value for key, value in asdict(replace(offer, allowed=ANY_HOST)).items() if key not in _BESIDE_BODY}
+    if offer.allowed.groups:
+        body["hosts"] = [[one.group, one.hostlist] for one in offer.allowed.groups]
     record = attempt_record(offer.ref, kind, offer=body, native=native)
-    return {**record, "hosts_checked": True} if offer.hosts_checked else record
+    return {**record, "hosts_checked": True} if offer.allowed.checked else record
 
 
 def _offer(ref: AttemptRef, body: Mapping[str, object], record: Record) -> Offer:
@@ -42,9 +42,10 @@ def _offer(ref: AttemptRef, body: Mapping[str, object], record: Record) -> Offer
     listed = body.get("hosts", [])
     if not isinstance(listed, list):
         raise ValueError("the hosts of an offer are no list")
-    checked = {"hosts_checked": bool(record.get("hosts_checked"))}
-    fields: dict[str, Any] = checked | {key: value for key, value in body.items() if key != "hosts"}
-    return Offer(ref=ref, hosts=tuple(GroupHosts.parse(group, text) for group, text in listed), **fields)
+    hosts = tuple(GroupHosts.parse(group, text) for group, text in listed)
+    checked = bool(hosts or record.get("hosts_checked") or body.get("hosts_checked"))
+    fields: dict[str, Any] = {key: value for key, value in body.items() if key not in ("hosts", "hosts_checked")}
+    return Offer(ref=ref, allowed=AllowedHosts(hosts, checked), **fields)
 
 
 def marked(record: dict[str, object], mark: str) -> dict[str, object]:

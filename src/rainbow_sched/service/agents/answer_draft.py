@@ -17,7 +17,7 @@ from rainbow_sched.model.attempt import Attempt
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import RainbowError, Unavailable
 from rainbow_sched.model.job import Job
-from rainbow_sched.protocol.messages import AttemptRef, Offer, ServerCommand, SyncAnswer, SyncRequest
+from rainbow_sched.protocol.messages import AllowedHosts, AttemptRef, Offer, ServerCommand, SyncAnswer, SyncRequest
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.store.base import Command, Tx
@@ -80,8 +80,7 @@ def offer_of(attempt: Attempt, job: Job, now: float, hosts: tuple[GroupHosts, ..
         lease=max(0.0, (attempt.lease_until or now) - now),
         priority=job.terms.priority,
         array_index=array_index(job.terms.labels),
-        hosts=hosts or (),
-        hosts_checked=hosts is not None,
+        allowed=AllowedHosts(hosts or (), checked=hosts is not None),
     )
 
 

@@ -36,7 +36,7 @@ from tests.unit.agent.core.test_reactor import REF, Story
 from tests.unit.agent.runtime.test_loop import Desk, Site
 
 HOSTS = (GroupHosts(0, ("n1", "n2", "n7")), GroupHosts(2, ("m1",)))
-OFFER = Offer(ref=REF, owner="user:ana", spec=to_json(a_request()), hosts=HOSTS, hosts_checked=True)
+OFFER = Offer(ref=REF, owner="user:ana", spec=to_json(a_request()), allowed=AllowedHosts(HOSTS, checked=True))
 RETURNED = Result(state=AttemptState.RETURNED, reason="elsewhere", code=WRONG_NODES)
 
 
@@ -150,7 +150,7 @@ def errands(backend: Taking) -> BackendCalls:
 
 
 async def test_the_backend_hears_of_the_hosts_whatever_it_is_asked():
-    backend, offer = Taking(), replace(OFFER, hosts=HOSTS[:1])
+    backend, offer = Taking(), replace(OFFER, allowed=AllowedHosts(HOSTS[:1], checked=True))
     await errands(backend).run(e.CheckOffer(offer))
     await errands(backend).run(e.Submit(offer))
     await errands(backend).run(e.AskBid(BidRequest("b", offer.spec, 1.0, offer.allowed)))
@@ -160,7 +160,7 @@ async def test_the_backend_hears_of_the_hosts_whatever_it_is_asked():
 async def test_hosts_for_groups_that_the_request_does_not_have_are_refused():
     backend = Taking()
     for hosts in (HOSTS, (HOSTS[0], HOSTS[0])):
-        judged = await errands(backend).run(e.CheckOffer(replace(OFFER, hosts=hosts)))
+        judged = await errands(backend).run(e.CheckOffer(replace(OFFER, allowed=AllowedHosts(hosts, checked=True))))
         assert isinstance(judged, e.OfferChecked)
         assert "but the request has 1" in (judged.reason or "")
         ready = await errands(backend).run(e.AskBid(BidRequest("b", OFFER.spec, 1.0, AllowedHosts(hosts))))
@@ -179,8 +179,8 @@ async def test_a_bound_job_runs_and_reports_its_host_through_the_whole_agent(tmp
     spec = to_json(a_job("true"))
     there, elsewhere = AttemptRef(1, 1, "t1"), AttemptRef(2, 1, "t2")
     site.desk.offers = [
-        Offer(ref=there, spec=spec, hosts=(GroupHosts(0, ("n0",)),), hosts_checked=True),
-        Offer(ref=elsewhere, spec=spec, hosts=(GroupHosts(0, ("x9",)),), hosts_checked=True),
+        Offer(ref=there, spec=spec, allowed=AllowedHosts((GroupHosts(0, ("n0",)),), checked=True)),
+        Offer(ref=elsewhere, spec=spec, allowed=AllowedHosts((GroupHosts(0, ("x9",)),), checked=True)),
     ]
     await site.run()
     assert (site.desk.ends[there].state, site.desk.ends[there].nodes) == ("succeeded", "n0")

@@ -9,13 +9,13 @@ from rainbow_sched.agent.core.values import LocalAttempt, PastAttempt, Phase, Re
 from rainbow_sched.agent.runtime.journal import line, parse
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.binding import WRONG_NODES, GroupHosts
-from rainbow_sched.protocol.messages import AttemptRef, Offer
+from rainbow_sched.protocol.messages import AllowedHosts, AttemptRef, Offer
 
 # What agents up to 4292f3f know. They refuse a journal with any other key in these places.
 OFFER = {"name", "owner", "spec", "terms", "lease", "priority", "array_index"}
 RESULT = {"state", "exit_code", "failure", "reason", "started_at", "ended_at"}
 REF = AttemptRef(7, 1, "token")
-UNBOUND = Offer(ref=REF, name="job", spec="{}", hosts_checked=True)
+UNBOUND = Offer(ref=REF, name="job", spec="{}", allowed=AllowedHosts(checked=True))
 RETURNED = Result(state=AttemptState.RETURNED, reason="other nodes", code=WRONG_NODES)
 
 
@@ -28,7 +28,9 @@ def test_what_is_new_stands_beside_what_older_agents_read() -> None:
 
 
 def test_nothing_of_it_is_lost_to_an_agent_that_knows_it() -> None:
-    bound = replace(UNBOUND, ref=AttemptRef(8, 1, "other"), hosts=(GroupHosts.parse(0, "n[1-2]"),))
+    bound = replace(
+        UNBOUND, ref=AttemptRef(8, 1, "other"), allowed=AllowedHosts((GroupHosts.parse(0, "n[1-2]"),), checked=True)
+    )
     held = (
         LocalAttempt(offer=UNBOUND, phase=Phase.FINISHED, result=RETURNED, nodes="n1"),
         LocalAttempt(offer=bound, phase=Phase.ACCEPTED),
@@ -39,7 +41,7 @@ def test_nothing_of_it_is_lost_to_an_agent_that_knows_it() -> None:
 
 
 def test_journals_of_before_that_are_read_too() -> None:
-    bound = replace(UNBOUND, hosts=(GroupHosts.parse(0, "n[1-2]"),))
+    bound = replace(UNBOUND, allowed=AllowedHosts((GroupHosts.parse(0, "n[1-2]"),), checked=True))
     record = offer_record(bound)
     del record["hosts_checked"]
     body = {**record["offer"], "hosts_checked": True, "unreadable": ""}  # type: ignore[dict-item]  # a mapping
@@ -51,5 +53,5 @@ def test_journals_of_before_that_are_read_too() -> None:
 
 
 def test_an_older_agent_does_not_overlook_that_a_job_is_bound() -> None:
-    bound = replace(UNBOUND, hosts=(GroupHosts.parse(0, "n[1-2]"),))
+    bound = replace(UNBOUND, allowed=AllowedHosts((GroupHosts.parse(0, "n[1-2]"),), checked=True))
     assert set(offer_record(bound)["offer"]) - OFFER == {"hosts"}  # type: ignore[call-overload]  # a mapping

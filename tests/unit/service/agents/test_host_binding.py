@@ -73,7 +73,7 @@ async def an_agent(service: Service, cluster: str, rules: NodeRules | None = HOS
 
 async def offers(agent: Agent, rules: NodeRules | None = HOSTS) -> list[tuple[AttemptRef, tuple[GroupHosts, ...]]]:
     out = await agent.says(want=10, node_rules=rules)
-    return [(offer.ref, offer.hosts) for offer in out.offers]
+    return [(offer.ref, offer.allowed.groups) for offer in out.offers]
 
 
 async def start(agent: Agent, ref: AttemptRef, nodes: str = "") -> None:
