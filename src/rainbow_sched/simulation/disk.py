@@ -41,7 +41,11 @@ class Disk:
 
     def look(self, work: Callable[[Tx], T]) -> T:
         """Read the committed state from outside of any process."""
-        return _read(self._reader, work)
+        self._reader.begin()
+        try:
+            return work(SqlTx(self._reader))
+        finally:
+            self._reader.rollback()
 
     def commit(self, session: Session, work: Callable[[Tx], T], tx: Callable[[Session], Tx] = SqlTx) -> T:
         """Run `work` and commit; roll back if it raises."""
@@ -72,14 +76,6 @@ class Disk:
 
     def close(self) -> None:
         self._connection.close()
-
-
-def _read(session: Session, work: Callable[[Tx], T]) -> T:
-    session.begin()
-    try:
-        return work(SqlTx(session))
-    finally:
-        session.rollback()
 
 
 @lru_cache(maxsize=1)
@@ -171,7 +167,7 @@ class SimStore:
     async def read(self, work: Callable[[Tx], T]) -> T:
         self._check()
         self.check_claim(self._reader)
-        answer = _read(self._reader, work)
+        answer = self._disk.look(work)
         await self._takes_time()
         return answer
 

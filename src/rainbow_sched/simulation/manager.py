@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 
@@ -31,8 +31,13 @@ GUARD_SECONDS = 1.0  # between two checks of a guard
 LOST_BY_MANAGER = Result(state=AttemptState.RETURNED, reason="the manager took it and lost it before it began")
 ENDED_BY_ORDER = Result(state=AttemptState.CANCELLED, exit_code=143, reason="ended by order")
 OUT_OF_TOUCH = Result(state=AttemptState.PREEMPTED, reason="the server could not be reached for too long")
-
 WRONG_HOST = Result(state=AttemptState.RETURNED, reason="not on a host that was allowed", code=WRONG_NODES)
+RESULTS = (  # how runs end by themselves, each with the upper bound of its share
+    (0.75, Result(state=AttemptState.SUCCEEDED, exit_code=0)),
+    (0.88, Result(state=AttemptState.FAILED, failure=Failure.EXIT, exit_code=1)),
+    (0.95, Result(state=AttemptState.FAILED, failure=Failure.NODE, reason="its node went down")),
+    (1.0, Result(state=AttemptState.PREEMPTED, reason="somebody else was more important")),
+)
 CORE_HOST = "n0"
 DISK_HOSTS = ("d0", "d1", "d2")
 SUBSYSTEM = "io"
@@ -77,21 +82,11 @@ class ManagerJob:
 
     def update(self) -> Update:
         """Return the job as the manager reports it."""
-        if self.result is not None:
-            phase = Phase.ENDED
-        else:
-            phase = Phase.SUBMITTED if self.run is None else Phase.RUNNING
-        size = len(self.run.output) if self.run is not None else 0
-        started = None if self.run is None else self.run.started
-        return Update(
-            tag=self.ref.tag,
-            phase=phase,
-            native=self.native,
-            result=self.result,
-            started_at=started,
-            sizes=(size, 0),
-            nodes=self.host,
-        )
+        job = Update(tag=self.ref.tag, phase=Phase.SUBMITTED, native=self.native, result=self.result, nodes=self.host)
+        if self.run is not None:
+            sizes = (len(self.run.output), 0)
+            job = replace(job, phase=Phase.RUNNING, started_at=self.run.started, sizes=sizes)
+        return job if self.result is None else replace(job, phase=Phase.ENDED)
 
 
 @dataclass(slots=True)
@@ -224,15 +219,7 @@ class Manager:
         assert entry.run is not None
         entry.run.output += b"x" * self.rng.randrange(200)
         luck = self.rng.random()
-        if luck < 0.75:
-            result = Result(state=AttemptState.SUCCEEDED, exit_code=0)
-        elif luck < 0.88:
-            result = Result(state=AttemptState.FAILED, failure=Failure.EXIT, exit_code=1)
-        elif luck < 0.95:
-            result = Result(state=AttemptState.FAILED, failure=Failure.NODE, reason="its node went down")
-        else:
-            result = Result(state=AttemptState.PREEMPTED, reason="somebody else was more important")
-        self._end(entry, result)
+        self._end(entry, next(result for bound, result in RESULTS if luck < bound))
 
     def _kill(self, entry: ManagerJob, how: Result = ENDED_BY_ORDER) -> None:
         if entry.result is not None:
