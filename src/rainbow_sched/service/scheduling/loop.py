@@ -41,7 +41,7 @@ EXCLUDE_SECONDS = 60.0  # for which a cluster that returned a job is excluded; d
 MAX_DOUBLINGS = 6
 MAX_CONCURRENT_DECISIONS = 64
 RETRY_SECONDS = 1.0
-MAX_JOBS_PER_WRITE = 256
+MAX_JOBS_DECIDED_TOGETHER = 256
 _APPLIED_TOGETHER = (JobState.BOUND, JobState.HELD)
 
 
@@ -79,7 +79,7 @@ class SchedulingLoop:
                     failed.append(id)
 
         failed: list[int] = []
-        while taken := self.core.pending.take_queued(MAX_JOBS_PER_WRITE):
+        while taken := self.core.pending.take_queued(MAX_JOBS_DECIDED_TOGETHER):
             ids = await restore.hold_old_jobs(self.core, taken)
             try:
                 individually = await decide_together(self.core, ids)

@@ -36,7 +36,7 @@ from rainbow_sched.store.base import Dependency, NewJob, Tx
 
 MAX_JOBS_DECIDED_FIRST = 64  # a larger batch is stored first, so that its caller does not wait for the decisions
 MAX_JOBS_PER_CALL = 10_000
-MAX_JOBS_PER_WRITE = 64  # of several calls; more would wait longer for each other than a write takes
+MAX_JOBS_PER_SHARED_WRITE = 64  # of several calls; more would wait longer for each other than a write takes
 MAX_SHORT_TEXT_CHARS = 500_000  # written within a few milliseconds
 MAX_EXPECTED_CALLS = 32  # a write waits for no more than this
 WAIT_SECONDS_PER_CALL = 0.00025
@@ -205,7 +205,7 @@ class Intake:
         jobs = count = 0
         for one in self._pending_calls:
             jobs += len(one.submissions)
-            if count and jobs > MAX_JOBS_PER_WRITE:
+            if count and jobs > MAX_JOBS_PER_SHARED_WRITE:
                 break
             count += 1
         taken, self._pending_calls = self._pending_calls[:count], self._pending_calls[count:]
@@ -256,7 +256,7 @@ class Intake:
         """Return True if few short statements store the calls: no large batch or text, no lookups, no counting."""
         drafts = [draft for call in calls for draft in call.drafts]
         return (
-            len(drafts) <= MAX_JOBS_PER_WRITE
+            len(drafts) <= MAX_JOBS_PER_SHARED_WRITE
             and sum(map(_text_chars, drafts)) <= MAX_SHORT_TEXT_CHARS
             and not any(draft.waits_for for draft in drafts)
             and all(self._quota.likely_below_limit(owner, len(drafts)) for owner in {draft.owner for draft in drafts})

@@ -15,7 +15,7 @@ from rainbow_sched.model.job_state import JobState
 from rainbow_sched.protocol.messages import AttemptRef, Report
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import registration
-from rainbow_sched.service.submission.intake import MAX_JOBS_PER_WRITE
+from rainbow_sched.service.submission.intake import MAX_JOBS_PER_SHARED_WRITE
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import Dependency, JobSelection
 from tests.support.agents import Agent
@@ -68,7 +68,7 @@ async def test_jobs_that_were_given_to_a_cluster_in_an_unconfirmed_commit_count_
         assert third.state is JobState.HELD, "there is no room for a third"
 
 
-@pytest.mark.parametrize("count", [1, MAX_JOBS_PER_WRITE + 1])
+@pytest.mark.parametrize("count", [1, MAX_JOBS_PER_SHARED_WRITE + 1])
 async def test_jobs_that_the_loop_gave_to_a_cluster_in_an_unconfirmed_commit_count_there(
     tmp_path: Path, lose_commit, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:

@@ -141,7 +141,7 @@ async def test_only_a_few_plain_jobs_are_written_in_the_thread_of_the_event_loop
         monkeypatch.setattr(intake, "insert", noted)
         await submit(service, a_submission())  # what its owner has is not known yet: it may have to be counted
         [receipt] = await submit(service, a_submission())
-        await submit(service, *[a_submission() for _ in range(intake.MAX_JOBS_PER_WRITE + 1)])
+        await submit(service, *[a_submission() for _ in range(intake.MAX_JOBS_PER_SHARED_WRITE + 1)])
         await submit(service, replace(a_submission(), waits_for=(Dependency("afterok", receipt.id),)))
         await submit(service, replace(a_submission(), source="x" * intake.MAX_SHORT_TEXT_CHARS))
         assert threads == [False, True, False, False, False]
@@ -207,7 +207,7 @@ async def test_what_was_given_to_a_cluster_that_is_just_leaving_goes_to_another(
         await asyncio.gather(stuck, leaves)
 
 
-@pytest.mark.parametrize("count", [1, intake.MAX_JOBS_PER_WRITE + 1])
+@pytest.mark.parametrize("count", [1, intake.MAX_JOBS_PER_SHARED_WRITE + 1])
 async def test_jobs_that_were_stored_unheard_are_decided_when_they_are_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
