@@ -83,7 +83,7 @@ class Conditions:
 
     def met(self, step: Step, shape: Shape) -> bool:
         """Return True if a vertex of the step's type meets all requirements."""
-        facts = self._facts.bits_of_class(shape.cls)
+        facts = self._facts.classes[shape.cls]
         return self.holds(step, shape) and all(facts & named for named in self._passed_on.get(step.number, ()))
 
     def met_inside(self, step: Step, shape: Shape) -> bool:
@@ -105,7 +105,7 @@ class Conditions:
 
     def holds(self, step: Step, shape: Shape) -> bool:
         """Return True if a vertex of the step's type meets the requirements that the manager is not told."""
-        facts = self._facts.bits_of_class(shape.cls)
+        facts = self._facts.classes[shape.cls]
         if not all(facts & met for met in self._meeting[step.number]):
             return False
         return not self._names_leaf(step) or (self._wanted <= shape.properties and self._is_clear(shape))
@@ -281,26 +281,20 @@ class Binder:
 
     def _outside(self, step: Step, common: frozenset[int]) -> frozenset[int]:
         """Return the vertices of the step's type in other hosts; for whole vertices, those that contain other hosts."""
-        parents, found = self._fold.graph.parents, set()
-        for i in self._fold.structure.of_type(step.level.type):
-            at, around = i, set[int]()
-            while at >= 0:
-                around.add(at)
-                at = parents[at]
-            hosts = around.intersection(self._hosts)
-            contained = self._fold.structure.inside(i, HOST) if step.leaf and not hosts else ()
+        structure, found = self._fold.structure, set()
+        for i in structure.of_type(step.level.type):
+            hosts = set(structure.above(i)).intersection(self._hosts)
+            contained = structure.inside(i, HOST) if step.leaf and not hosts else ()
             if (hosts and common.isdisjoint(hosts)) or not common.issuperset(contained):
                 found.add(i)
         return frozenset(found)
 
     def _names(self, allowed: frozenset[int]) -> tuple[str, ...]:
         """Return the names of hosts, without names that other hosts have, too."""
-        others = {self._name(i) for i in self._hosts if i not in allowed}
-        names = dict.fromkeys(self._name(i) for i in self._hosts if i in allowed)
+        name = self._fold.structure.name
+        others = {name(i) for i in self._hosts if i not in allowed}
+        names = dict.fromkeys(name(i) for i in self._hosts if i in allowed)
         return tuple(name for name in names if name not in others)
-
-    def _name(self, i: int) -> str:
-        return self._fold.graph.names[i] or self._fold.graph.ids[i]
 
     def _allowed(self, demand: _Demand) -> frozenset[int]:
         """Return the hosts on which all conditions of a demand hold."""
@@ -335,10 +329,7 @@ class Binder:
         )
 
     def _in_host(self, vertex: int) -> bool:
-        graph = self._fold.graph
-        while vertex >= 0 and graph.types[vertex] != HOST:
-            vertex = graph.parents[vertex]
-        return vertex >= 0
+        return any(self._fold.graph.types[i] == HOST for i in self._fold.structure.above(vertex))
 
     def _is_above(self, step: Step, vertex: int) -> bool:
         """Return True if the vertex or one above it has the step's type and meets its conditions."""
@@ -365,7 +356,7 @@ class Binder:
             if mask:
                 for step in conditions.steps:
                     if mask & step.bit:
-                        hosts.setdefault(step.number, []).append(self._name(host))
+                        hosts.setdefault(step.number, []).append(self._fold.structure.name(host))
         loose = conditions.loose(self._shape_of(0))
         reasons = []
         for step in conditions.steps:

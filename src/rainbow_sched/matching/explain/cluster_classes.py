@@ -50,7 +50,7 @@ class ClusterClasses:
 
     def _read(self, cls: int) -> tuple[int, int]:
         """Return the requirements that a class of facts meets and its facts about them, as bit sets."""
-        facts = self._facts.bits_of_class(cls)
+        facts = self._facts.classes[cls]
         met = sum(1 << number for number, meeting in enumerate(self._meeting) if facts & meeting)
         self._bits[cls] = (met, facts & self._about)
         return self._bits[cls]

@@ -26,10 +26,6 @@ class ClusterView:
         """Return a vertex's shape in the view with the root shape `root`."""
         return self.fold.shape(i) if root is self.fold.root else self.shape_of(i)
 
-    def name(self, i: int) -> str:
-        """Return the name of a vertex, or its id."""
-        return self.fold.graph.names[i] or self.fold.graph.ids[i]
-
     def where(self, type: str, root: Shape, shapes: Collection[Shape]) -> Where:
         """Return a few names of the vertices of `type` with one of `shapes`, and the number of further ones."""
         if not shapes:
@@ -39,7 +35,7 @@ class ClusterView:
         names: list[str] = []
         for i in self.fold.structure.of_type(type):
             if self.shape(i, root) in shapes:
-                names.append(self.name(i))
+                names.append(self.fold.structure.name(i))
                 if len(names) == MAX_LISTED_NAMES:
                     break
         return Where(tuple(names), max(0, total - len(names)))

@@ -133,7 +133,7 @@ class Explainer:
         met: list[Met] = []
         for requirement in self.request.requires:
             if self.facts.holds(requirement, view.ever.cls):
-                met.append(Met("cluster", format_requirement(requirement), Where((view.name(0),))))
+                met.append(Met("cluster", format_requirement(requirement), Where((view.fold.structure.name(0),))))
         for step in self._variants.fitter(()).plan(view.fold).steps:
             for requirement in step.level.requires:
                 where = self._holding(view, step.level.type, requirement)

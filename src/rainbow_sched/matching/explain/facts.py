@@ -55,7 +55,7 @@ class ValueReader:
             self._about[name] = self._facts.bits_of_subsystem(name)
         there = 0
         for cls in classes:
-            there |= self._facts.bits_of_class(cls)
+            there |= self._facts.classes[cls]
         there &= self._about[name]
         cached = self._found.get((name, fields, there))
         if cached is None:
@@ -73,5 +73,5 @@ class ValueReader:
         return tuple([values[text] for text in sorted(values)])
 
     def _pairs(self, number: int, fields: frozenset[str]) -> tuple[tuple[str, Scalar], ...]:
-        values = self._facts.facts[number].fields
+        values = self._facts.fields[number]
         return tuple((str(value), value) for field in sorted(fields & values.keys()) for value in values[field])

@@ -95,7 +95,7 @@ class ReasonFinder:
     def _allowed(self) -> Iterator[Reason]:
         request, fold = self.fitter.request, self.view.fold
         if request.hosts:
-            names = {fold.graph.names[i] or fold.graph.ids[i] for i in range(len(fold.graph))}
+            names = set(map(fold.structure.name, range(len(fold.graph))))
             missing = tuple(name for name in request.hosts if name not in names)
             if len(missing) == len(request.hosts):
                 yield NotAllowed(what="hosts", asked=request.hosts, missing=missing, when=When.NEVER)

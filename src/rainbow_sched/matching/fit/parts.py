@@ -181,7 +181,7 @@ class Parts:
         """Return the mask of the steps whose requirements a class of facts meets."""
         cached = self._verdicts.get(cls)
         if cached is None:
-            facts = self.facts.bits_of_class(cls)
+            facts = self.facts.classes[cls]
             cached = self._free
             for bit, meeting in self._meeting:
                 if all(facts & each for each in meeting):

@@ -103,23 +103,15 @@ class _Within:
         return cached if anchor <= 0 else [i for i in cached if self._lies_in(i, anchor)]
 
     def _find(self, type: str) -> set[int]:
-        structure, graph = self._fold.structure, self._fold.graph
+        structure = self._fold.structure
         found: set[int] = set()
         for host in self._hosts:
             found.update(structure.inside(host, type))
-            at = host
-            while at >= 0:
-                if graph.types[at] == type:
-                    found.add(at)
-                at = graph.parents[at]
+            found.update(i for i in structure.above(host) if structure.graph.types[i] == type)
         return found
 
     def _lies_in(self, i: int, anchor: int) -> bool:
-        parents = self._fold.graph.parents
-        i = parents[i]
-        while i > anchor:  # parents come first
-            i = parents[i]
-        return i == anchor
+        return i != anchor and anchor in self._fold.structure.above(i)
 
 
 class _Chooser:
@@ -292,14 +284,11 @@ class _Chooser:
         return self.unnamed or all(self._allowed(j) for j in self.fold.structure.below(i))
 
     def _allowed(self, i: int) -> bool:
-        graph = self.fold.graph
-        carried = self.fold.structure.properties(i)
+        structure = self.fold.structure
+        carried = structure.properties(i)
         if any(p[1:] in carried if p.startswith("^") else p not in carried for p in self.request.properties):
             return False
         if not self.hosts and not self.not_hosts:
             return True
-        names = set()
-        while i >= 0:
-            names.add(graph.names[i] or graph.ids[i])
-            i = graph.parents[i]
+        names = set(map(structure.name, structure.above(i)))
         return self.not_hosts.isdisjoint(names) and (not self.hosts or not self.hosts.isdisjoint(names))

@@ -191,7 +191,7 @@ class FleetIndex:
         facts = self.facts
         key = (requires, value_types(requires))
         cached = self._masks.get(key)
-        if cached is not None and cached[0] == len(facts.classes) and cached[1] == len(facts.facts):
+        if cached is not None and cached[0] == len(facts.classes) and cached[1] == len(facts.fields):
             return cached[2]
         bits = -1
         for requirement in requires:
@@ -201,5 +201,5 @@ class FleetIndex:
         mask = np.unpackbits(packed, count=size, bitorder="little").view(np.bool_)
         if len(self._masks) >= MAX_CACHED_MASKS:
             self._masks.clear()
-        self._masks[key] = (size, len(facts.facts), mask)
+        self._masks[key] = (size, len(facts.fields), mask)
         return mask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 import numpy as np
 
@@ -100,10 +101,7 @@ def traits_of(fold: Fold) -> set[tuple[str, str]]:
         first.setdefault(type, i)
     for type, number in counts.items():
         if number == 1:
-            inside = sum(1 for _ in fold.structure.below(first[type]))
-            depth, at = 0, graph.parents[first[type]]
-            while at >= 0:
-                depth, at = depth + 1, graph.parents[at]
-            if inside + depth == len(graph):
+            around = chain(fold.structure.below(first[type]), fold.structure.above(first[type]))
+            if sum(1 for _ in around) == len(graph) + 1:  # both begin with the vertex itself
                 traits.add(("sole", type))
     return traits

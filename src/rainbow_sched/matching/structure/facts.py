@@ -8,7 +8,6 @@ million nodes has few classes, and a requirement is evaluated once per fact, not
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from rainbow_sched.matching.structure.values import FieldValues, RunsRelation, bits_of, numbers_of
 from rainbow_sched.model.graph import Subsystem, Vertex
@@ -24,17 +23,6 @@ _NOT_FACTS = frozenset({"id", "uniq_id", "paths", "rank", "ephemeral"})
 def same_target(found: str, target: str) -> bool:
     """Compare microarchitectures by name only; used without a microarchitecture table."""
     return found == target
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Fact:
-    """The content of one subsystem vertex and everything below; equal content is one object."""
-
-    number: int
-    subsystem: str
-    fields: Mapping[str, Values]
-    below: frozenset[int]  # every fact strictly below
-    name: str = ""
 
 
 def fields_of(vertex: Vertex) -> dict[str, Values]:
@@ -73,14 +61,14 @@ class Facts:
 
     def __init__(self, runs: RunsRelation = same_target) -> None:
         self._runs = runs
-        self.facts: list[Fact] = []
+        self.fields: list[Mapping[str, Values]] = []  # by fact
+        self._below: list[frozenset[int]] = []  # by fact: every fact strictly below
         self._by_content: dict[object, int] = {}
         self._of_subsystem: dict[str, list[int]] = {}
-        self.classes: list[frozenset[int]] = [frozenset()]
-        self._class_numbers: dict[frozenset[int], int] = {frozenset(): 0}
+        self.classes: list[int] = [0]  # by class: its facts as a bit set
+        self._class_numbers: dict[int, int] = {0: 0}  # by facts
         self._classes_with: list[int] = []  # by fact: its classes as a bit set
         self._joined: dict[tuple[int, frozenset[int]], int] = {}
-        self._class_facts: list[int] = [0]  # by class: its facts as a bit set
         self._values: dict[tuple[str, str], FieldValues] = {}  # by subsystem and field
         self._meeting: dict[object, tuple[int, int]] = {}
 
@@ -108,9 +96,10 @@ class Facts:
         key = (subsystem, content, direct)
         number = self._by_content.get(key)
         if number is None:
-            number = self._by_content[key] = len(self.facts)
+            number = self._by_content[key] = len(self.fields)
+            self.fields.append(fields)
+            self._below.append(below)
             self._classes_with.append(0)
-            self.facts.append(Fact(number, subsystem, fields, below, vertex.name or vertex.id))
             self._of_subsystem.setdefault(subsystem, []).append(number)
             for field, values in fields.items():
                 self._values.setdefault((subsystem, field), FieldValues()).add(number, values)
@@ -121,13 +110,12 @@ class Facts:
         key = (above, attached)
         number = self._joined.get(key)
         if number is None:
-            facts = self.classes[above] | attached
+            facts = self.classes[above] | bits_of(attached)
             number = self._class_numbers.get(facts)
             if number is None:
                 number = self._class_numbers[facts] = len(self.classes)
                 self.classes.append(facts)
-                self._class_facts.append(bits_of(facts))
-                for fact in facts:
+                for fact in numbers_of(facts):
                     self._classes_with[fact] |= 1 << number
             self._joined[key] = number
         return number
@@ -155,17 +143,11 @@ class Facts:
         if not requirement.below:
             return met
         inner = [self.meeting(each) for each in requirement.below]
-        return bits_of(
-            fact for fact in numbers_of(met) if all(bits_of(self.facts[fact].below) & each for each in inner)
-        )
+        return bits_of(fact for fact in numbers_of(met) if all(bits_of(self._below[fact]) & each for each in inner))
 
     def holds(self, requirement: Requirement, number: int) -> bool:
         """Return True if a vertex of this class meets the requirement."""
-        return bool(self._class_facts[number] & self.meeting(requirement))
-
-    def bits_of_class(self, number: int) -> int:
-        """Return the facts of a class as a bit set."""
-        return self._class_facts[number]
+        return bool(self.classes[number] & self.meeting(requirement))
 
     def bits_of_subsystem(self, name: str) -> int:
         """Return the facts of all subsystems of this name as a bit set."""

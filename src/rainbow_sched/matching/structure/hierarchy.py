@@ -84,7 +84,7 @@ class Structure:
         """Return the hosts with this name."""
         if not self._hosts_by_name:
             for i in self.of_type(HOST):
-                self._hosts_by_name.setdefault(self.graph.names[i] or self.graph.ids[i], []).append(i)
+                self._hosts_by_name.setdefault(self.name(i), []).append(i)
         return self._hosts_by_name.get(name, ())
 
     def only_leaves(self, type: str) -> bool:
@@ -115,6 +115,16 @@ class Structure:
             at = stack.pop()
             yield at
             stack.extend(self.kids[at])
+
+    def above(self, i: int) -> Iterator[int]:
+        """Iterate over vertex `i` and all vertices around it, innermost first; over nothing if `i` is below 0."""
+        while i >= 0:
+            yield i
+            i = self.graph.parents[i]
+
+    def name(self, i: int) -> str:
+        """Return the name of a vertex, or its id."""
+        return self.graph.names[i] or self.graph.ids[i]
 
     def inside(self, i: int, type: str) -> Sequence[int]:
         """Return the vertices of a type inside vertex `i`, in the graph's order."""

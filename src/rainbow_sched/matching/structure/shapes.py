@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TypeAlias
 from weakref import WeakValueDictionary
@@ -10,26 +11,9 @@ from weakref import WeakValueDictionary
 NO_PROPERTIES: frozenset[str] = frozenset()
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Shape:
-    """A subtree by content. Children are shapes with their counts, ordered by digest."""
-
-    __slots__ = (
-        "__weakref__",
-        "allowed",
-        "base",
-        "by_class",
-        "clean",
-        "cls",
-        "digest",
-        "free",
-        "kids",
-        "offer",
-        "properties",
-        "size",
-        "type",
-        "unit",
-        "whole",
-    )
+    """A subtree by content."""
 
     type: str
     size: int
@@ -40,11 +24,11 @@ class Shape:
     clean: bool  # nothing of it or inside it is used
     whole: bool  # clean, and nothing inside is down, drained or not allowed
     allowed: bool  # the request's hosts allow its use
-    base: Shape | None  # the same free subtree in class 0, if all its vertices are of one class
-    by_class: dict[int, Shape]  # the same subtree in other classes
+    kids: tuple[tuple[Shape, int], ...]  # with their counts, ordered by digest
     digest: bytes
-    offer: tuple[tuple[tuple[str, str], int], ...] | None  # cached by the index: the units it offers when free
-    kids: tuple[tuple[Shape, int], ...]
+    base: Shape | None = None  # the same free subtree in class 0, if all its vertices are of one class
+    by_class: dict[int, Shape] = field(default_factory=dict)  # the same subtree in other classes
+    offer: tuple[tuple[tuple[str, str], int], ...] | None = None  # cached by the index: the units it offers when free
 
 
 # type, size, unit, class of facts, properties, free units, clean, whole, allowed
@@ -69,24 +53,7 @@ class Shapes:
         full = (*key, kids)
         shape = self._known.get(full)
         if shape is None:
-            shape = Shape()
-            (
-                shape.type,
-                shape.size,
-                shape.unit,
-                shape.cls,
-                shape.properties,
-                shape.free,
-                shape.clean,
-                shape.whole,
-                shape.allowed,
-            ) = key
-            shape.kids = kids
-            shape.offer = None
-            shape.base = None
-            shape.by_class = {}
-            shape.digest = _digest(key, shape.kids)
-            self._known[full] = shape
+            shape = self._known[full] = Shape(*key, kids, _digest(key, kids))
         return shape
 
     def with_class(self, shape: Shape, cls: int) -> Shape:
