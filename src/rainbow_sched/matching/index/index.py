@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from rainbow_sched.matching.index.request_form import RequestForm, RequestForms
 from rainbow_sched.matching.index.rows import ClusterRows, PendingChange, VertexState, around, offer
-from rainbow_sched.matching.index.slots import slots_in
 from rainbow_sched.matching.index.suffix_counts import suffix_of
-from rainbow_sched.matching.index.tables import ROOT, Floats, HostTable, Mask
-from rainbow_sched.matching.index.types import TypeTraits, traits_of
+from rainbow_sched.matching.index.tables import ROOT, Floats, HostTable, Mask, longer, slots_in
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts, value_types
-from rainbow_sched.matching.structure.shapes import multiplicities
+from rainbow_sched.matching.structure.shapes import Shape, multiplicities
 from rainbow_sched.model.request import Requirement
 
 MAX_CACHED_MASKS = 4096
-
-
-class ClusterMask:
-    """A set of clusters as a mask; None while it is empty."""
-
-    __slots__ = ("mask",)
-
-    def __init__(self, mask: Mask | None = None) -> None:
-        self.mask = mask
-
-    def add(self, more: Mask | None) -> None:
-        """Add clusters."""
-        if more is not None:
-            self.mask = more if self.mask is None else self.mask | more
 
 
 class FleetAnswer(NamedTuple):
@@ -102,31 +88,31 @@ class FleetIndex:
     def answer(self, request: RequestForms) -> FleetAnswer:
         """Return where the request fits, and where the tables are not exact."""
         forms = request.forms
-        unsure = ClusterMask(None if request.exact else np.ones(self.traits.size, np.bool_))
-        now, ever, room, by_units = self._form(forms[0], unsure)
+        masks: list[Mask | None] = [None if request.exact else np.ones(self.traits.size, np.bool_)]
+        now, ever, room, by_units = self._form(forms[0], masks)
         for form in forms[1:]:
-            form_now, form_ever, *_ = self._form(form, unsure)
+            form_now, form_ever, *_ = self._form(form, masks)
             now, ever, room = now & form_now, ever & form_ever, None
         if len(forms) > 1:
-            for need in (need for form in forms for need in form.needs):
-                unsure.add(self.traits.get("inner", need.type))
+            masks += [self.traits.get("inner", need.type) for form in forms for need in form.needs]
         if request.requires:
             met = self._root_meets(request.requires)
             now, ever = now & met, ever & met
-        return FleetAnswer(now, ever, unsure.mask, None if unsure.mask is not None else room, forms[0].count, by_units)
+        unsure = _union(masks)
+        return FleetAnswer(now, ever, unsure, None if unsure is not None else room, forms[0].count, by_units)
 
     def slots(self, request: RequestForms) -> SlotCounts | None:
         """Return how much of the one top-level resource fits each cluster; None if the tables are not exact."""
         form = request.forms[0]
         if not request.exact or len(request.forms) > 1 or not form.host or form.wrappers or form.abstract:
             return None
-        unsure = ClusterMask()
-        self._form(form, unsure)
+        masks: list[Mask | None] = []
+        self._form(form, masks)
         now, ever = self._slots(replace(form, count=max(2, form.count)), form.host)  # one is answered by yes or no
         if request.requires:
             met = self._root_meets(request.requires)
             now, ever = now * met, ever * met
-        return SlotCounts(now, ever, unsure.mask)
+        return SlotCounts(now, ever, _union(masks))
 
     def _root_meets(self, requires: tuple[Requirement, ...]) -> Mask:
         table = self.ever[ROOT]
@@ -135,7 +121,7 @@ class FleetIndex:
         met[table.cluster[:rows]] = self._class_mask(requires)[table.cls[:rows]] & (table.count[:rows] > 0)
         return met
 
-    def _form(self, form: RequestForm, unsure: ClusterMask) -> tuple[Mask, Mask, Floats | None, bool]:
+    def _form(self, form: RequestForm, unsure: list[Mask | None]) -> tuple[Mask, Mask, Floats | None, bool]:
         """Return which clusters have enough for one form, now and ever; add inexact ones to `unsure`.
 
         The third value is the number of hosts with room for a slot now, or of slots if the fourth is True.
@@ -143,7 +129,7 @@ class FleetIndex:
         now, ever = self._slots(form, form.host)
         by_units = not (form.exclusive or not form.shared or form.count == 1)
         if form.host:
-            unsure.add(self.traits.get("nested", form.host))
+            unsure.append(self.traits.get("nested", form.host))
             lacks = self.traits.lacking(form.host) if form.abstract else None
             if lacks is not None:
                 by_units = True
@@ -151,12 +137,12 @@ class FleetIndex:
                 root_now, root_ever = self._slots(slots, ROOT)
                 now, ever = np.where(lacks, root_now, now), np.where(lacks, root_ever, ever)
                 if form.exclusive:
-                    unsure.add(lacks)
+                    unsure.append(lacks)
         room = None if by_units and any(need.scale for need in form.needs) else now
         good_ever = ever >= form.count
         good_now = good_ever if now is ever else now >= form.count
         for type, abstract in form.wrappers:
-            unsure.add(self.traits.several(type))
+            unsure.append(self.traits.several(type))
             lacks = None if abstract else self.traits.lacking(type)
             if lacks is not None:
                 good_now, good_ever = good_now & ~lacks, good_ever & ~lacks
@@ -165,13 +151,13 @@ class FleetIndex:
             if lumpy is not None:
                 room = None
                 good_now, good_ever = good_now | lumpy, good_ever | lumpy
-                unsure.add(lumpy)
-            unsure.add(self.traits.get("nested", need.type))
-            unsure.add(self.traits.get("mixed", need.type))
+                unsure.append(lumpy)
+            unsure.append(self.traits.get("nested", need.type))
+            unsure.append(self.traits.get("mixed", need.type))
             if need.exclusive:
-                unsure.add(self.traits.get("sized", need.type))
+                unsure.append(self.traits.get("sized", need.type))
             if len(form.needs) > 1 or form.exclusive:
-                unsure.add(self.traits.get("inner", need.type))
+                unsure.append(self.traits.get("inner", need.type))
         return good_now, good_ever, room, by_units
 
     def _slots(self, form: RequestForm, host: str) -> tuple[Floats, Floats]:
@@ -203,3 +189,107 @@ class FleetIndex:
             self._masks.clear()
         self._masks[key] = (size, len(facts.fields), mask)
         return mask
+
+
+def _union(masks: Iterable[Mask | None]) -> Mask | None:
+    """Return the clusters in any of the masks; None if there are none."""
+    found: Mask | None = None
+    for mask in masks:
+        if mask is not None:
+            found = mask if found is None else found | mask
+    return found
+
+
+class TypeTraits:
+    """Traits of types as masks over clusters; `traits_of` defines the traits."""
+
+    def __init__(self) -> None:
+        self.size = 16
+        self._masks: dict[tuple[str, str], Mask] = {}
+        self._holding: dict[tuple[str, str], int] = {}  # number of clusters in each mask
+        self._of: dict[int, frozenset[tuple[str, str]]] = {}  # by cluster
+        self._equal: dict[frozenset[tuple[str, str]], frozenset[tuple[str, str]]] = {}  # few designs, many clusters
+
+    def grow(self, size: int) -> None:
+        """Make room for cluster numbers below `size`."""
+        if size > self.size:
+            self.size = max(size, 2 * self.size)
+            for key, mask in self._masks.items():
+                self._masks[key] = longer(mask, self.size)
+
+    def set(self, cluster: int, traits: Iterable[tuple[str, str]]) -> None:
+        """Set all traits of a cluster."""
+        for key in self._of.pop(cluster, ()):
+            self._masks[key][cluster] = False
+            self._holding[key] -= 1
+        after = frozenset(traits)
+        if after:
+            self._of[cluster] = after = self._equal.setdefault(after, after)
+        for key in after:
+            if key not in self._masks:
+                self._masks[key] = np.zeros(self.size, np.bool_)
+            self._masks[key][cluster] = True
+            self._holding[key] = self._holding.get(key, 0) + 1
+
+    def get(self, trait: str, type: str) -> Mask | None:
+        """Return the clusters whose type has this trait, or None if there are none."""
+        return self._masks[trait, type] if self._holding.get((trait, type)) else None
+
+    def lacking(self, type: str) -> Mask | None:
+        """Return the clusters without vertices of a type, or None if all have some."""
+        if self._holding.get(("has", type), 0) == len(self._of):
+            return None
+        having = self.get("has", type)
+        return np.ones(self.size, np.bool_) if having is None else ~having
+
+    def several(self, type: str) -> Mask | None:
+        """Return the clusters that have vertices of a type, but not as `sole`."""
+        having = self.get("has", type)
+        if having is None or self._holding["has", type] == self._holding.get(("sole", type), 0):
+            return None
+        sole = self.get("sole", type)
+        return having if sole is None else having & ~sole
+
+
+def traits_of(fold: Fold) -> set[tuple[str, str]]:
+    """Return pairs of a trait and a type.
+
+    has     the type has vertices
+    nested  some are inside a vertex of the same type
+    sole    there is one, and all other vertices are inside or above it
+    sized   some leaves have a size above 1 or a unit
+    inner   some have children
+    outer   some are leaves
+    mixed   both inner and outer
+    lumpy   some with children have a size above 1 or a unit
+    """
+    graph = fold.graph
+    traits: set[tuple[str, str]] = set()
+    first: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    seen: set[tuple[Shape, frozenset[str]]] = set()
+
+    def visit(shape: Shape, above: frozenset[str]) -> None:
+        if (shape, above) in seen:
+            return
+        seen.add((shape, above))
+        traits.add(("has", shape.type))
+        if shape.type in above:
+            traits.add(("nested", shape.type))
+        if shape.size > 1 or shape.unit:
+            traits.add(("lumpy" if shape.kids else "sized", shape.type))
+        traits.add(("inner" if shape.kids else "outer", shape.type))
+        for kid, _ in shape.kids:
+            visit(kid, above | {shape.type})
+
+    visit(fold.root, frozenset())
+    traits |= {("mixed", type) for trait, type in traits if trait == "inner" and ("outer", type) in traits}
+    for i, type in enumerate(graph.types):
+        counts[type] = counts.get(type, 0) + 1
+        first.setdefault(type, i)
+    for type, number in counts.items():
+        if number == 1:
+            around = chain(fold.structure.below(first[type]), fold.structure.above(first[type]))
+            if sum(1 for _ in around) == len(graph) + 1:  # both begin with the vertex itself
+                traits.add(("sole", type))
+    return traits

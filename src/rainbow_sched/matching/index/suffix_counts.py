@@ -14,8 +14,19 @@ import numpy as np
 import numpy.typing as npt
 
 from rainbow_sched.matching.index.request_form import Need, RequestForm
-from rainbow_sched.matching.index.slots import LARGEST, scale_of, slots_of_rows, units_of
-from rainbow_sched.matching.index.tables import WHOLE, Dim, Floats, HostTable, Mask, Offer, RowKey
+from rainbow_sched.matching.index.tables import (
+    LARGEST,
+    WHOLE,
+    Dim,
+    Floats,
+    HostTable,
+    Mask,
+    Offer,
+    RowKey,
+    scale_of,
+    slots_of_rows,
+    units_of,
+)
 
 MIN_ROWS = 6_000  # rows from which on suffix counts are faster than reading all rows
 MAX_LEVELS = 8_192
@@ -79,9 +90,7 @@ class SuffixTable:
                 self.broken = True
                 return None
             if group >= self.counts.shape[2]:
-                longer = np.zeros((*self.levels, 2 * self.counts.shape[2]), np.int32)
-                longer[:, :, : self.counts.shape[2]] = self.counts
-                self.counts = longer
+                self.counts = np.pad(self.counts, ((0, 0), (0, 0), (0, self.counts.shape[2])))
         return first, second, group
 
     def add(self, key: RowKey, hosts: int) -> None:
