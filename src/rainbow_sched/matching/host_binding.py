@@ -18,8 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from rainbow_sched.matching.fit.levels import Plan, Step
+from rainbow_sched.matching.memo import memoized
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.shapes import Shape
@@ -29,7 +31,6 @@ from rainbow_sched.model.reasons import MixedHosts, Where
 from rainbow_sched.model.request import Requirement
 
 MAX_LISTED_HOSTS = 2  # hosts that a reason lists before "and N more"
-ShapeOf = Callable[[int], Shape]
 
 
 class Conditions:
@@ -57,12 +58,6 @@ class Conditions:
             for step in plan.steps
             if (names := [facts.meeting(named) for named in step.level.requires if is_passed_on_fully(named, rules)])
         }
-        self._named: dict[tuple[int, Shape], bool] = {}
-        self._inside: dict[tuple[int, Shape], tuple[bool, bool]] = {}
-        self._clear: dict[Shape, bool] = {}
-        self._has_host: dict[Shape, bool] = {}
-        self._mixed: dict[Shape, int] = {}
-        self._in_no_host: dict[tuple[int, Shape], tuple[bool, bool]] = {}
 
     def not_passed_on(self, step: Step) -> list[Requirement]:
         """Return the step's requirements that the manager is not told."""
@@ -90,18 +85,11 @@ class Conditions:
         """Return True if the manager may choose any vertices of the step's type strictly inside."""
         return self.inside(step, shape) == (True, False) and self._has_named(step, shape)
 
+    @memoized
     def _has_named(self, step: Step, shape: Shape) -> bool:
-        if step.number not in self._passed_on:
-            return True
-        key = (step.number, shape)
-        cached = self._named.get(key)
-        if cached is None:
-            cached = any(
-                (kid.type == step.level.type and self.met(step, kid)) or self._has_named(step, kid)
-                for kid, _ in shape.kids
-            )
-            self._named[key] = cached
-        return cached
+        return step.number not in self._passed_on or any(
+            (kid.type == step.level.type and self.met(step, kid)) or self._has_named(step, kid) for kid, _ in shape.kids
+        )
 
     def holds(self, step: Step, shape: Shape) -> bool:
         """Return True if a vertex of the step's type meets the requirements that the manager is not told."""
@@ -110,68 +98,51 @@ class Conditions:
             return False
         return not self._names_leaf(step) or (self._wanted <= shape.properties and self._is_clear(shape))
 
+    @memoized
     def _is_clear(self, shape: Shape) -> bool:
         """Return True if the request's hosts and forbidden properties exclude nothing of the vertex."""
-        cached = self._clear.get(shape)
-        if cached is None:
-            cached = shape.allowed and self._forbidden.isdisjoint(shape.properties)
-            cached = self._clear[shape] = cached and all(self._is_clear(kid) for kid, _ in shape.kids)
-        return cached
+        clear = shape.allowed and self._forbidden.isdisjoint(shape.properties)
+        return clear and all(self._is_clear(kid) for kid, _ in shape.kids)
 
+    @memoized
     def inside(self, step: Step, shape: Shape) -> tuple[bool, bool]:
         """Return whether a vertex of the step's type strictly inside meets the conditions, and whether one does not."""
-        key = (step.number, shape)
-        cached = self._inside.get(key)
-        if cached is None:
-            good = bad = False
-            for kid, _ in shape.kids:
-                if kid.type == step.level.type:
-                    holds = self.holds(step, kid)
-                    good, bad = good or holds, bad or not holds
-                more_good, more_bad = self.inside(step, kid)
-                good, bad = good or more_good, bad or more_bad
-            cached = self._inside[key] = (good, bad)
-        return cached
+        good = bad = False
+        for kid, _ in shape.kids:
+            if kid.type == step.level.type:
+                holds = self.holds(step, kid)
+                good, bad = good or holds, bad or not holds
+            more_good, more_bad = self.inside(step, kid)
+            good, bad = good or more_good, bad or more_bad
+        return good, bad
 
+    @memoized
     def mixed(self, host: Shape) -> int:
         """Return the mask of the steps that cannot use anything strictly inside a host."""
-        cached = self._mixed.get(host)
-        if cached is None:
-            cached = 0
-            for step in self.steps:
-                if step.level.type != HOST and all(self.inside(step, host)):
-                    cached |= step.bit
-            self._mixed[host] = cached
-        return cached
+        return sum(step.bit for step in self.steps if step.level.type != HOST and all(self.inside(step, host)))
 
     def loose(self, root: Shape) -> int:
         """Return the mask of the steps that cannot use vertices neither in a host nor around one."""
         return sum(step.bit for step in self.steps if all(self._without_host(step, root)))
 
+    @memoized
     def _without_host(self, step: Step, shape: Shape) -> tuple[bool, bool]:
         """Return the same as `inside` for the vertices outside of hosts, the given one included."""
         if shape.type == HOST:
             return False, False
-        key = (step.number, shape)
-        cached = self._in_no_host.get(key)
-        if cached is None:
-            good = bad = False
-            if shape.type == step.level.type and not self.has_host(shape):
-                good = self.holds(step, shape)
-                bad = not good
-            for kid, _ in shape.kids:
-                more_good, more_bad = self._without_host(step, kid)
-                good, bad = good or more_good, bad or more_bad
-            cached = self._in_no_host[key] = (good, bad)
-        return cached
+        good = bad = False
+        if shape.type == step.level.type and not self.has_host(shape):
+            good = self.holds(step, shape)
+            bad = not good
+        for kid, _ in shape.kids:
+            more_good, more_bad = self._without_host(step, kid)
+            good, bad = good or more_good, bad or more_bad
+        return good, bad
 
+    @memoized
     def has_host(self, shape: Shape) -> bool:
         """Return True if there is a host at or inside a vertex."""
-        cached = self._has_host.get(shape)
-        if cached is None:
-            cached = shape.type == HOST or any(self.has_host(kid) for kid, _ in shape.kids)
-            self._has_host[shape] = cached
-        return cached
+        return shape.type == HOST or any(self.has_host(kid) for kid, _ in shape.kids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,17 +183,16 @@ TOGETHER = SharedHosts()
 class Binder:
     """Find the hosts of one request in one cluster; `shape_of` applies the request's own hosts, with all else free."""
 
-    def __init__(self, conditions: Conditions, fold: Fold, shape_of: ShapeOf) -> None:
+    def __init__(self, conditions: Conditions, fold: Fold, shape_of: Callable[[int], Shape]) -> None:
         self._conditions = conditions
         self._fold = fold
         self._shape_of = shape_of
         self._hosts: Sequence[int] = fold.structure.of_type(HOST)
-        self._above: dict[tuple[int, int], bool] = {}
+        self._binds = conditions.bind_any and not (conditions.plan.missing or conditions.plan.unclear)
 
     def binding(self) -> Binding:
         """Return the hosts of each group, and the mixed hosts that are left out."""
-        conditions, plan = self._conditions, self._conditions.plan
-        if not conditions.bind_any or plan.missing or plan.unclear:
+        if not self._binds:
             return Binding()
         mixed = self._mixed()
         if not self._hosts:
@@ -263,8 +233,7 @@ class Binder:
 
         An offer lists hosts per group, not per part, so each host must be allowed for every part.
         """
-        conditions, plan = self._conditions, self._conditions.plan
-        if not conditions.bind_any or plan.missing or plan.unclear or not self._hosts:
+        if not self._binds or not self._hosts:
             return TOGETHER
         common = {
             group: frozenset.intersection(*parts) for group, parts in self._parts().items() if len(set(parts)) > 1
@@ -272,7 +241,7 @@ class Binder:
         names = {group: self._names(hosts) for group, hosts in common.items()}
         barred = {
             step.number: self._outside(step, common[step.path[0]])
-            for top in plan.tops
+            for top in self._conditions.plan.tops
             if top.path[0] in common
             for step in top.walk()
             if not step.virtual
@@ -323,48 +292,43 @@ class Binder:
 
     def _lies_with_hosts(self, step: Step) -> bool:
         """Return True if a vertex of the step's type is in a host or contains one."""
-        return any(
-            self._conditions.has_host(self._shape_of(i)) or self._in_host(i)
-            for i in self._fold.structure.of_type(step.level.type)
-        )
+        return any(map(self._lies_with_host, self._fold.structure.of_type(step.level.type)))
+
+    def _lies_with_host(self, vertex: int) -> bool:
+        return self._conditions.has_host(self._shape_of(vertex)) or self._in_host(vertex)
 
     def _in_host(self, vertex: int) -> bool:
         return any(self._fold.graph.types[i] == HOST for i in self._fold.structure.above(vertex))
 
+    @memoized
     def _is_above(self, step: Step, vertex: int) -> bool:
         """Return True if the vertex or one above it has the step's type and meets its conditions."""
         if vertex < 0:
             return False
-        key = (step.number, vertex)
-        cached = self._above.get(key)
-        if cached is None:
-            graph = self._fold.graph
-            cached = graph.types[vertex] == step.level.type and self._conditions.met(step, self._shape_of(vertex))
-            cached = self._above[key] = cached or self._is_above(step, graph.parents[vertex])
-        return cached
+        graph = self._fold.graph
+        here = graph.types[vertex] == step.level.type and self._conditions.met(step, self._shape_of(vertex))
+        return here or self._is_above(step, graph.parents[vertex])
 
-    def _outermost(self) -> Iterator[int]:
-        """Return the hosts that are not in another host."""
-        parents = self._fold.graph.parents
-        return (host for host in self._hosts if not self._in_host(parents[host]))
+    @cached_property
+    def _unusable(self) -> list[tuple[Step, list[int], bool]]:
+        """The limited steps, each with its mixed hosts, and whether it cannot use vertices outside of hosts."""
+        conditions, parents = self._conditions, self._fold.graph.parents
+        outermost = [host for host in self._hosts if not self._in_host(parents[host])]
+        masks = [(host, conditions.mixed(self._shape_of(host))) for host in outermost]
+        loose = conditions.loose(self._shape_of(0))
+        return [
+            (step, [host for host, mask in masks if mask & step.bit], bool(loose & step.bit))
+            for step in conditions.steps
+        ]
 
     def _mixed(self) -> tuple[MixedHosts, ...]:
-        conditions = self._conditions
-        hosts: dict[int, list[str]] = {}
-        for host in self._outermost():
-            mask = conditions.mixed(self._shape_of(host))
-            if mask:
-                for step in conditions.steps:
-                    if mask & step.bit:
-                        hosts.setdefault(step.number, []).append(self._fold.structure.name(host))
-        loose = conditions.loose(self._shape_of(0))
         reasons = []
-        for step in conditions.steps:
-            names = hosts.get(step.number, [])
-            if names:
-                where = Where(tuple(names[:MAX_LISTED_HOSTS]), max(0, len(names) - MAX_LISTED_HOSTS))
+        for step, hosts, loose in self._unusable:
+            if hosts:
+                names = map(self._fold.structure.name, hosts[:MAX_LISTED_HOSTS])
+                where = Where(tuple(names), max(0, len(hosts) - MAX_LISTED_HOSTS))
                 reasons.append(self._reason(step, HOST, where))
-            if loose & step.bit:
+            if loose:
                 reasons.append(self._reason(step, "", Where()))
         return tuple(reasons)
 
@@ -388,20 +352,11 @@ class Binder:
 
     def barred(self) -> dict[int, frozenset[int]]:
         """Return by step's number the vertices of its type that it cannot use because their host is mixed."""
-        found: dict[int, set[int]] = {}
-        structure = self._fold.structure
-        for host in self._outermost():
-            mask = self._conditions.mixed(self._shape_of(host))
-            for step in self._conditions.steps if mask else ():
-                if mask & step.bit:
-                    found.setdefault(step.number, set()).update(structure.inside(host, step.level.type))
-        loose = self._conditions.loose(self._shape_of(0))
-        for step in self._conditions.steps if loose else ():
-            if loose & step.bit:
-                found.setdefault(step.number, set()).update(self._loose_vertices(step))
-        return {number: frozenset(vertices) for number, vertices in found.items()}
-
-    def _loose_vertices(self, step: Step) -> Iterator[int]:
-        for i in self._fold.structure.of_type(step.level.type):
-            if not (self._conditions.has_host(self._shape_of(i)) or self._in_host(i)):
-                yield i
+        structure, found = self._fold.structure, {}
+        for step, hosts, loose in self._unusable:
+            vertices = {i for host in hosts for i in structure.inside(host, step.level.type)}
+            if loose:
+                vertices.update(i for i in structure.of_type(step.level.type) if not self._lies_with_host(i))
+            if vertices:
+                found[step.number] = frozenset(vertices)
+        return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rainbow_sched.matching.explain.cluster_view import ClusterView
 from rainbow_sched.matching.fit.fit import Fitter
 from rainbow_sched.matching.fit.search import MAX_STEPS, StepBudget
+from rainbow_sched.matching.memo import memoized
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.shapes import Shape
 from rainbow_sched.model.binding import NodeRules
@@ -23,28 +24,21 @@ class Variants:
         """`rules`: as in `Fitter`."""
         self.facts = facts
         self._rules = rules
-        self._requests: dict[Changes, Request] = {(): request}
-        self._fitters: dict[Changes, Fitter] = {}
+        self._request = request
         self._budget = StepBudget()
         self.levels = RequestSummary.of(request).levels
         self.work = MAX_LEVELS
 
+    @memoized
     def request(self, changes: Changes) -> Request:
         """Return the request with these changes applied."""
-        cached = self._requests.get(changes)
-        if cached is None:
-            cached = self._requests[changes] = changes[-1].apply(self.request(changes[:-1]))
-        return cached
+        return changes[-1].apply(self.request(changes[:-1])) if changes else self._request
 
+    @memoized
     def fitter(self, changes: Changes) -> Fitter:
         """Return the matcher of the request with these changes applied."""
-        cached = self._fitters.get(changes)
-        if cached is None:
-            steps = MAX_STEPS if not changes else MAX_STEPS // 8  # changes that are slow to verify are not suggested
-            cached = self._fitters[changes] = Fitter(
-                self.request(changes), self.facts, steps, self._budget, self._rules
-            )
-        return cached
+        steps = MAX_STEPS if not changes else MAX_STEPS // 8  # changes that are slow to verify are not suggested
+        return Fitter(self.request(changes), self.facts, steps, self._budget, self._rules)
 
     def fits(self, changes: Changes, view: ClusterView, root: Shape) -> bool:
         """Return True if the changed request fits the view of a cluster."""

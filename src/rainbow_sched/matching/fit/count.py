@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from rainbow_sched.matching.fit.levels import Step
 from rainbow_sched.matching.fit.parts import Part, Parts
+from rainbow_sched.matching.memo import memoized
 
 MANY = 1 << 62
 
@@ -30,16 +31,13 @@ def competes(parts: Parts, root: Part) -> bool:
 class _Competition:
     def __init__(self, parts: Parts) -> None:
         self.exclusive = [step for step in parts.plan.steps if step.level.exclusive and not step.leaf]
-        self.seen: dict[Part, bool] = {}
         self.chooser_masks: dict[Part, int] = {}
         self.sizes: dict[int, int] = {}  # by leaf step's bit: the one size of its pieces
 
+    @memoized
     def within(self, part: Part) -> bool:
-        cached = self.seen.get(part)
-        if cached is None:
-            inner = [self.within(kid) for kid, _ in part.content.kids]
-            cached = self.seen[part] = any(inner) or self._here(part)
-        return cached
+        inner = [self.within(kid) for kid, _ in part.content.kids]
+        return any(inner) or self._here(part)
 
     def _here(self, part: Part) -> bool:
         content = part.content
@@ -63,9 +61,6 @@ class Counter:
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
-        self._room: dict[tuple[int, int], int] = {}
-        self._most: dict[tuple[int, int], int] = {}
-        self._wholes: dict[tuple[int, int], tuple[int, int]] = {}
 
     def fits(self, root: Part) -> bool:
         """Return True if all levels of the request fit, each counted alone."""
@@ -100,32 +95,34 @@ class Counter:
         pools = self.parts.pools
         return sum(units for number, units in enumerate(part.slack) if pools[number][1] & step.bit)
 
+    @memoized
     def _pieces(self, part: Part, step: Step) -> tuple[int, int]:
         """Return the size and the number of the pieces that a leaf step takes whole."""
-        key = (part.serial, step.number)
-        cached = self._wholes.get(key)
-        if cached is None:
-            size, pieces = 1, 0
-            if part.content.whole_mask & step.bit:
-                size, pieces = part.content.amount, 1
-            for kid, count in part.content.kids:
-                if kid.whole_masks & step.bit:
-                    size, more = self._pieces(kid, step)
-                    pieces += more * count
-            cached = self._wholes[key] = (size, pieces)
-        return cached
+        size, pieces = 1, 0
+        if part.content.whole_mask & step.bit:
+            size, pieces = part.content.amount, 1
+        for kid, count in part.content.kids:
+            if kid.whole_masks & step.bit:
+                size, more = self._pieces(kid, step)
+                pieces += more * count
+        return size, pieces
 
+    @memoized
+    def whole_units(self, part: Part, step: Step) -> int:
+        """Return the units that a leaf step can take in whole vertices, of any size, inside `part`."""
+        if not part.whole_masks & step.bit:
+            return 0
+        own = part.content.amount if part.content.whole_mask & step.bit else 0
+        return own + sum(self.whole_units(kid, step) * count for kid, count in part.content.kids)
+
+    @memoized
     def most(self, part: Part, step: Step) -> int:
         """Return the maximum of slots of `step` strictly inside `part`, any number of them in one vertex."""
-        key = (part.serial, step.number)
-        cached = self._most.get(key)
-        if cached is None:
-            cached = 0
-            for kid, count in part.content.kids:
-                inside = self.room(kid, step) if kid.content.chooser_mask & step.bit else self.most(kid, step)
-                cached += inside * count
-            self._most[key] = cached
-        return cached
+        found = 0
+        for kid, count in part.content.kids:
+            inside = self.room(kid, step) if kid.content.chooser_mask & step.bit else self.most(kid, step)
+            found += inside * count
+        return found
 
     def spread(self, part: Part, step: Step, times: int) -> int:
         """Return the same as `most`, with at most `times` slots in one vertex."""
@@ -137,17 +134,12 @@ class Counter:
                 found += self.spread(kid, step, times) * count
         return found
 
+    @memoized
     def room(self, part: Part, step: Step) -> int:
         """Return the maximum of slots of `step` in this one vertex."""
-        key = (part.serial, step.number)
-        cached = self._room.get(key)
-        if cached is None:
-            if step.level.exclusive:
-                cached = int(part.content.clean and all(self.enough(part, inner, 1) for inner in step.inside))
-            else:
-                cached = self.copies(part, step)
-            self._room[key] = cached
-        return cached
+        if step.level.exclusive:
+            return int(part.content.clean and all(self.enough(part, inner, 1) for inner in step.inside))
+        return self.copies(part, step)
 
     def copies(self, part: Part, step: Step) -> int:
         """Return how many times everything inside `step` fits into `part`."""
@@ -173,12 +165,11 @@ def hopeless(counter: Counter, root: Part) -> bool:
     supply: dict[str, int] = {}
     for (kind, _), units in zip(counter.parts.pools, root.slack, strict=False):
         supply[kind] = supply.get(kind, 0) + units
-    wholes: dict[tuple[int, int], int] = {}
     for top in counter.parts.plan.tops:
         for leaf, times in _leaves(top, 1):
             kind = leaf.level.type
             asked[kind] = asked.get(kind, 0) + leaf.need * times
-            supply[kind] = supply.get(kind, 0) + _whole_units(root, leaf.bit, wholes)
+            supply[kind] = supply.get(kind, 0) + counter.whole_units(root, leaf)
     return any(units > supply.get(kind, 0) for kind, units in asked.items())
 
 
@@ -187,13 +178,3 @@ def _leaves(step: Step, times: int) -> Iterator[tuple[Step, int]]:
         yield step, times
     for inner in step.inside:
         yield from _leaves(inner, times * step.need)
-
-
-def _whole_units(part: Part, bit: int, cached: dict[tuple[int, int], int]) -> int:
-    if not part.whole_masks & bit:
-        return 0
-    key = (part.serial, bit)
-    if key not in cached:
-        own = part.content.amount if part.content.whole_mask & bit else 0
-        cached[key] = own + sum(_whole_units(kid, bit, cached) * count for kid, count in part.content.kids)
-    return cached[key]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 from rainbow_sched.matching.fit.count import Counter, competes, hopeless
 from rainbow_sched.matching.fit.levels import Plan, Planner
@@ -26,15 +27,12 @@ class PlanMatcher:
         self.judged: dict[int, tuple[bool | None, bool]] = {}  # by serial number of the root part
         self._facts = facts
         self._rules = rules
-        self._counter: Counter | None = None
 
-    @property
+    @cached_property
     def counter(self) -> Counter:
-        """Return the counter over all parts."""
-        if self._counter is None:
-            conditions = None if self._rules is None else Conditions(self.plan, self._facts, self._rules)
-            self._counter = Counter(Parts(self.plan, self._facts, conditions))
-        return self._counter
+        """The counter over all parts."""
+        conditions = None if self._rules is None else Conditions(self.plan, self._facts, self._rules)
+        return Counter(Parts(self.plan, self._facts, conditions))
 
     def possible(self, root: Shape) -> bool:
         """Return False if the cluster lacks a type or does not meet what is required of it as a whole."""
@@ -67,7 +65,6 @@ class Fitter:
         self._rules = rules if self._planner.summary.may_bind else None
         self._by_structure: dict[Structure, PlanMatcher] = {}
         self._by_plan: dict[Plan, PlanMatcher] = {}
-        self._alone: list[Fitter] | None = None
 
     def plan(self, fold: Fold) -> Plan:
         """Return the plan of the request for this cluster's types and units."""
@@ -110,22 +107,17 @@ class Fitter:
         counter = matcher.counter
         if not competes(counter.parts, part):
             return counter.fits(part), False
-        if hopeless(counter, part) or any(each.fits(fold, root) is False for each in self._each_alone()):
+        if hopeless(counter, part) or any(each.fits(fold, root) is False for each in self._each_alone):
             return False, True
         search, start = matcher.search(root, self._steps, self._budget)
         return search.fits(start), True
 
+    @cached_property
     def _each_alone(self) -> list[Fitter]:
-        """Return one matcher per top-level resource: if one does not fit alone, no search is needed."""
+        """One matcher for each of several top-level resources: if one does not fit alone, no search is needed."""
         levels = [level for group in self.request.groups for level in group.levels]
-        if self._alone is None:
-            self._alone = []
-            if len(levels) > 1:
-                requests = (replace(self.request, groups=(Group(levels=(level,)),)) for level in levels)
-                self._alone = [
-                    Fitter(request, self.facts, self._steps, self._budget, self._rules) for request in requests
-                ]
-        return self._alone
+        requests = (replace(self.request, groups=(Group(levels=(level,)),)) for level in levels if len(levels) > 1)
+        return [Fitter(request, self.facts, self._steps, self._budget, self._rules) for request in requests]
 
     def slots(self, fold: Fold, root: Shape) -> int:
         """Return how much of a single top-level resource fits; for several, 1 if all fit together."""

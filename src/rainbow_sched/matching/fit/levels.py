@@ -12,9 +12,9 @@ from rainbow_sched.model.request_summary import RequestSummary
 RAW, BYTES = "", "B"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Step:
-    """One level of the request. Its bit in masks is `1 << number`."""
+    """One level of the request, compared by identity. Its bit in masks is `1 << number`."""
 
     number: int
     path: tuple[int, ...]  # group, then the level's position at each depth

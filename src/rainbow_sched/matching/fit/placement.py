@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from rainbow_sched.matching.fit.hints import Hints
 from rainbow_sched.matching.fit.levels import Plan, Step, measured
+from rainbow_sched.matching.memo import memoized
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.model.request import Level, Request
@@ -93,22 +94,20 @@ class _Within:
     def __init__(self, fold: Fold, hosts: Sequence[int]) -> None:
         self._fold = fold
         self._hosts = hosts
-        self._of_type: dict[str, list[int]] = {}
 
     def inside(self, anchor: int, type: str) -> list[int]:
         """Return the vertices of a type inside `anchor` (below 0: anywhere), in the graph's order."""
-        cached = self._of_type.get(type)
-        if cached is None:
-            cached = self._of_type[type] = sorted(self._find(type))
-        return cached if anchor <= 0 else [i for i in cached if self._lies_in(i, anchor)]
+        found = self._of_type(type)
+        return found if anchor <= 0 else [i for i in found if self._lies_in(i, anchor)]
 
-    def _find(self, type: str) -> set[int]:
+    @memoized
+    def _of_type(self, type: str) -> list[int]:
         structure = self._fold.structure
         found: set[int] = set()
         for host in self._hosts:
             found.update(structure.inside(host, type))
             found.update(i for i in structure.above(host) if structure.graph.types[i] == type)
-        return found
+        return sorted(found)
 
     def _lies_in(self, i: int, anchor: int) -> bool:
         return i != anchor and anchor in self._fold.structure.above(i)
@@ -204,7 +203,7 @@ class _Chooser:
         kids = self.fold.structure.kids
         if self.unnamed and not step.level.exclusive and self.fold.structure.only_leaves(step.level.type):
             return self._take_units(step, anchor)
-        worth: dict[str, int] = {}  # how much one unit of a vertex counts, by the vertex's unit
+        worth = self._worth(step)
         for i in self._inside(anchor, step):
             if left <= 0:
                 break
@@ -216,10 +215,7 @@ class _Chooser:
             free = 0 if i in self.unavailable else self.sizes[i] - self.before[i] - self.chosen.get(i, 0)
             if free <= 0 or not (self.unnamed or self._allowed(i)):
                 continue
-            unit = self.fold.graph.units[i]
-            if unit not in worth:
-                worth[unit] = measured(step.mode, 1, unit) or 0
-            one = worth[unit]
+            one = worth[self.fold.graph.units[i]]
             if not one:
                 continue
             units = min(free, -(-left // one))
@@ -227,19 +223,20 @@ class _Chooser:
             left -= units * one
         return left <= 0
 
+    def _worth(self, step: Step) -> dict[str, int]:
+        """Return how much one unit of a vertex counts for a leaf step, by the vertex's unit."""
+        return {unit: measured(step.mode, 1, unit) or 0 for unit in self.fold.structure.units[step.level.type]}
+
     def _take_units(self, step: Step, anchor: int) -> bool:
         """Do the same as `_take` for the common case: shared leaves."""
         left, chosen, before, unavailable = step.need, self.chosen, self.before, self.unavailable
         sizes, units = self.sizes, self.fold.graph.units
-        worth: dict[str, int] = {}
+        worth = self._worth(step)
         for i in self._inside(anchor, step):
             free = sizes[i] - before[i]
             if free <= 0 or (chosen and (free := free - chosen.get(i, 0)) <= 0) or i in unavailable:
                 continue
-            unit = units[i]
-            if unit not in worth:
-                worth[unit] = measured(step.mode, 1, unit) or 0
-            one = worth[unit]
+            one = worth[units[i]]
             if not one:
                 continue
             taken = min(free, -(-left // one))

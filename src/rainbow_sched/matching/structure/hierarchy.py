@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TypeAlias
 
 from rainbow_sched.matching.structure.shapes import NO_PROPERTIES, Shape, ShapeKey, Shapes
@@ -64,9 +65,6 @@ class Structure:
         self.plain = self._bottom_up(shapes)
         self._of_type: dict[str, array[int]] = {}
         self._leaves: dict[str, dict[int, Leaves]] = {}  # by type, then by the vertex around them
-        self._positions: dict[str, int] = {}
-        self._hosts_by_name: dict[str, list[int]] = {}
-        self._host_numbers: array[int] = array("i")
         self._inner = array("i", sorted(set(graph.parents) - {-1}))  # vertices with children
         self._inner_types = frozenset(graph.types[i] for i in self._inner)
         self.hosts = len(self._inner)
@@ -82,31 +80,31 @@ class Structure:
 
     def hosts_named(self, name: str) -> Sequence[int]:
         """Return the hosts with this name."""
-        if not self._hosts_by_name:
-            for i in self.of_type(HOST):
-                self._hosts_by_name.setdefault(self.name(i), []).append(i)
         return self._hosts_by_name.get(name, ())
+
+    @cached_property
+    def _hosts_by_name(self) -> dict[str, list[int]]:
+        hosts: dict[str, list[int]] = {}
+        for i in self.of_type(HOST):
+            hosts.setdefault(self.name(i), []).append(i)
+        return hosts
 
     def only_leaves(self, type: str) -> bool:
         """True if no vertex of a type has children."""
         return type not in self._inner_types
 
-    @property
+    @cached_property
     def positions(self) -> dict[str, int]:
-        """Return the number of each vertex by id."""
-        if not self._positions:
-            self._positions = self.graph.positions()
-        return self._positions
+        """The number of each vertex by id."""
+        return self.graph.positions()
 
-    @property
+    @cached_property
     def host_numbers(self) -> array[int]:
-        """Return the number of each vertex with children among these; -1 for others."""
-        if not self._host_numbers:
-            numbers = array("i", [-1]) * len(self.graph)
-            for number, i in enumerate(self._inner):
-                numbers[i] = number
-            self._host_numbers = numbers
-        return self._host_numbers
+        """The number of each vertex with children among these; -1 for others."""
+        numbers = array("i", [-1]) * len(self.graph)
+        for number, i in enumerate(self._inner):
+            numbers[i] = number
+        return numbers
 
     def below(self, i: int) -> Iterator[int]:
         """Iterate over vertex `i` and all vertices inside, parents first."""
