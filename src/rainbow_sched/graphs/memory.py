@@ -187,7 +187,7 @@ class MemoryBackend:
                 now, ever = state.shapes(request.request)
             view = ClusterView(state.fold, now, ever, state.shape_of)
             mixed = state.bound(request, self._planner_of).binding.mixed
-            found.append(explainer.explain_fit(name, fit, view, slots, mixed))
+            found.append(explainer.explain(name, fit, view, slots, mixed))
         return found
 
     def summary(self, cluster: str) -> Summary:

@@ -192,12 +192,14 @@ class CypherBackend:
 
     def explain(self, request: PreparedRequest, clusters: Collection[str] | None = None) -> list[Explanation]:
         found = []
-        for verdict in self.match(request, clusters):
-            state = self._whole(verdict.cluster)
+        matches = self.match(request, clusters)
+        for name in matches.names:
+            state = self._whole(name)
             explainer = Explainer(request.request, state.facts, state.rules_for(request))
             now, ever = state.shapes(request.request)
+            view = ClusterView(state.fold, now, ever, state.shape_of)
             mixed = state.bound(request, _planner_of).binding.mixed
-            found.append(explainer.explain(verdict, ClusterView(state.fold, now, ever, state.shape_of), mixed))
+            found.append(explainer.explain(name, matches.fit(name), view, mixed=mixed))
         return found
 
     def summary(self, cluster: str) -> Summary:

@@ -1,14 +1,18 @@
-"""One cluster as an explanation sees it: its shapes now and ever, and the names of its vertices."""
+"""One cluster as an explanation sees it: its shapes now and ever, names, classes of facts, and field values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
-from rainbow_sched.matching.fit.levels import Step, measured
+from rainbow_sched.matching.memo import memoized
 from rainbow_sched.matching.structure.cluster import Fold
+from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.shapes import Shape, multiplicities
+from rainbow_sched.matching.structure.values import numbers_of
 from rainbow_sched.model.reasons import Where
+from rainbow_sched.model.request import Requirement, Scalar
 
 MAX_LISTED_NAMES = 2  # names that a sentence lists before "and N more"
 
@@ -41,19 +45,51 @@ class ClusterView:
         return Where(tuple(names), max(0, total - len(names)))
 
 
-def units_inside(shape: Shape, step: Step, cache: dict[Shape, int]) -> int:
-    """Return the free units of a leaf step's type inside a vertex, regardless of requirements."""
-    units = cache.get(shape)
-    if units is None:
-        units = sum(_units_of(kid, step, cache) * count for kid, count in shape.kids)
-        cache[shape] = units
-    return units
+class ViewClasses:
+    """The classes of facts of the vertices of each type in one view of a cluster."""
+
+    def __init__(self, root: Shape) -> None:
+        self._root = root
+
+    def of(self, type: str | None) -> Iterable[int]:
+        """Return the classes of the vertices of a type; None means the cluster itself."""
+        return (self._root.cls,) if type is None else self._by_type.get(type, ())
+
+    @cached_property
+    def _by_type(self) -> dict[str, set[int]]:
+        by_type: dict[str, set[int]] = {}
+        for shape in multiplicities(self._root):
+            by_type.setdefault(shape.type, set()).add(shape.cls)
+        return by_type
 
 
-def _units_of(shape: Shape, step: Step, cache: dict[Shape, int]) -> int:
-    inside = units_inside(shape, step, cache)
-    if shape.type != step.level.type or not shape.allowed:
-        return inside
-    if shape.kids:
-        return inside + (measured(step.mode, shape.size, shape.unit) or 0 if shape.whole else 0)
-    return measured(step.mode, shape.free, shape.unit) or 0
+class ValueReader:
+    """Look up field values; each fact is read once for all clusters."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def existing(self, requirement: Requirement, classes: Iterable[int], term: int | None = None) -> tuple[Scalar, ...]:
+        """Return the values of the requirement's fields (or of one term) in these classes, in a fixed order."""
+        terms = requirement.terms if term is None else requirement.terms[term : term + 1]
+        there = 0
+        for cls in classes:
+            there |= self._facts.classes[cls]
+        return self._sorted(frozenset([each.field for each in terms]), there & self._about(requirement.subsystem))
+
+    @memoized
+    def _about(self, subsystem: str) -> int:
+        return self._facts.bits_of_subsystem(subsystem)
+
+    @memoized
+    def _sorted(self, fields: frozenset[str], there: int) -> tuple[Scalar, ...]:
+        values: dict[str, Scalar] = {}
+        for number in numbers_of(there):
+            for text, value in self._pairs(number, fields):
+                values.setdefault(text, value)
+        return tuple([values[text] for text in sorted(values)])
+
+    @memoized
+    def _pairs(self, number: int, fields: frozenset[str]) -> tuple[tuple[str, Scalar], ...]:
+        values = self._facts.fields[number]
+        return tuple((str(value), value) for field in sorted(fields & values.keys()) for value in values[field])

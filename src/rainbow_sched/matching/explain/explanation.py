@@ -6,34 +6,69 @@ vertices. Only the values in reasons and changes are looked up for each cluster.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from rainbow_sched.matching.explain.cluster_classes import ClassKey, ClusterClasses
-from rainbow_sched.matching.explain.cluster_view import ClusterView
-from rainbow_sched.matching.explain.facts import ValueReader, ViewClasses
+from rainbow_sched.matching.explain.cluster_view import ClusterView, ValueReader, ViewClasses
 from rainbow_sched.matching.explain.reasons import Finding, ReasonFinder
-from rainbow_sched.matching.explain.suggestions import find_changes
-from rainbow_sched.matching.explain.value_changes import Suggestions, ValueChanges
+from rainbow_sched.matching.explain.suggestions import Suggestions, ValueChanges, find_changes
 from rainbow_sched.matching.explain.variants import Variants
+from rainbow_sched.matching.memo import memoized
+from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.shapes import Shape, multiplicities
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.changes import Change, format_requirement
 from rainbow_sched.model.match import Explanation, Fit, Verdict
 from rainbow_sched.model.reasons import ChangesNotSought, Met, MixedHosts, Reason, When, Where
-from rainbow_sched.model.request import Request, Requirement
+from rainbow_sched.model.request import Request
+from rainbow_sched.model.request_summary import RequestSummary
 
 Findings: TypeAlias = tuple[tuple[Reason, ...], tuple[Change, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class FreeFit:
-    """The slots and met requirements of a situation when everything is free."""
+class ClassKey(NamedTuple):
+    """Clusters with equal `situation` share the analysis; with equal `values` they share the whole explanation."""
 
-    slots: int
-    met: tuple[Met, ...]
+    situation: Hashable
+    values: Hashable
+
+
+class ClusterClasses:
+    """Classify clusters by everything that an explanation of one request can mention."""
+
+    def __init__(self, request: Request, facts: Facts) -> None:
+        self._facts = facts
+        self._named = bool(request.hosts or request.not_hosts)
+        requirements = [*request.requires, *RequestSummary.of(request).requirements]
+        self._subsystems = frozenset(each.subsystem for each in requirements)
+        self._meeting = [facts.meeting(each) for each in requirements]
+        self._about = 0  # facts of the required subsystems, as a bit set
+        for subsystem in self._subsystems:
+            self._about |= facts.bits_of_subsystem(subsystem)
+
+    def key(self, fold: Fold) -> ClassKey | None:
+        """Return the class of a cluster; None if the request names hosts, as every cluster then differs."""
+        if self._named:
+            return None
+        if not self._meeting:
+            return ClassKey(fold.structure, None)
+        present = tuple([subsystem.name for subsystem in fold.subsystems if subsystem.name in self._subsystems])
+        pattern: list[int] = []
+        values: list[int] = []
+        for vertex, cls in fold.attached_classes():
+            met, about = self._read(cls)
+            pattern += (vertex, met)
+            values.append(about)
+        return ClassKey((fold.structure, present, tuple(pattern)), tuple(values))
+
+    @memoized
+    def _read(self, cls: int) -> tuple[int, int]:
+        """Return the requirements that a class of facts meets and its facts about them, as bit sets."""
+        facts = self._facts.classes[cls]
+        met = sum(1 << number for number, meeting in enumerate(self._meeting) if facts & meeting)
+        return met, facts & self._about
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +92,10 @@ class Explainer:
         self._classes = ClusterClasses(request, facts)
         self._values = ValueReader(facts)
         self._value_changes = ValueChanges(self._variants, self._values)
-        self._free: dict[Hashable, FreeFit] = {}
+        self._free: dict[Hashable, tuple[int, tuple[Met, ...]]] = {}
         self._diagnoses: dict[Hashable, Diagnosis] = {}
 
-    def explain_fit(
+    def explain(
         self, cluster: str, fit: Fit, view: ClusterView, slots: int | None = None, mixed: tuple[MixedHosts, ...] = ()
     ) -> Explanation:
         """Explain a known fit on one cluster; count `slots` that fit now if not given.
@@ -68,26 +103,10 @@ class Explainer:
         `mixed`: hosts that the request cannot use because the manager cannot select parts of them.
         """
         key = self._classes.key(view.fold)
-        free = self._when_free(key, view)
-        now = free.slots if slots is None else slots
-        if slots is None and view.now is not view.ever:
-            now = self._variants.fitter(()).slots(view.fold, view.now)
-        return self._explained(Verdict(cluster, fit, now, free.slots), view, key, free.met, mixed)
-
-    def explain(self, verdict: Verdict, view: ClusterView, mixed: tuple[MixedHosts, ...] = ()) -> Explanation:
-        """Explain a known verdict."""
-        key = self._classes.key(view.fold)
-        return self._explained(verdict, view, key, self._when_free(key, view).met, mixed)
-
-    def _explained(
-        self,
-        verdict: Verdict,
-        view: ClusterView,
-        key: ClassKey | None,
-        met: tuple[Met, ...],
-        mixed: tuple[MixedHosts, ...],
-    ) -> Explanation:
-        fit = verdict.fit
+        slots_ever, met = self._when_free(key, view)
+        if slots is None:
+            slots = slots_ever if view.now is view.ever else self._variants.fitter(()).slots(view.fold, view.now)
+        verdict = Verdict(cluster, fit, slots, slots_ever)
         if mixed and fit is Fit.NEVER and self._unbound.fitter(()).fits(view.fold, view.ever):
             _, changes = self._complete(self._diagnose(fit, view, view.ever), view, view.ever)
             return Explanation(verdict, mixed, changes, met)
@@ -119,33 +138,26 @@ class Explainer:
             reasons += (Finding(ChangesNotSought(levels=self._variants.levels, when=when)),)
         return Diagnosis(reasons, suggestions)
 
-    def _when_free(self, key: ClassKey | None, view: ClusterView) -> FreeFit:
+    def _when_free(self, key: ClassKey | None, view: ClusterView) -> tuple[int, tuple[Met, ...]]:
+        """Return the slots and the met requirements when everything is free."""
         cached = self._free.get(key.situation) if key else None
         if cached is None:
             slots = self._variants.fitter(()).slots(view.fold, view.ever)
-            cached = FreeFit(slots, tuple(dict.fromkeys(self._met(view))))
+            cached = (slots, tuple(dict.fromkeys(self._met(view))))
             if key:
                 self._free[key.situation] = cached
         return cached
 
-    def _met(self, view: ClusterView) -> list[Met]:
-        """Return the vertices that meet each requirement."""
-        met: list[Met] = []
+    def _met(self, view: ClusterView) -> Iterator[Met]:
+        """Iterate over the requirements that vertices meet, with the vertices."""
+        holds, root = self.facts.holds, view.fold.root
         for requirement in self.request.requires:
-            if self.facts.holds(requirement, view.ever.cls):
-                met.append(Met("cluster", format_requirement(requirement), Where((view.fold.structure.name(0),))))
+            if holds(requirement, view.ever.cls):
+                yield Met("cluster", format_requirement(requirement), Where((view.fold.structure.name(0),)))
         for step in self._variants.fitter(()).plan(view.fold).steps:
+            type = step.level.type
             for requirement in step.level.requires:
-                where = self._holding(view, step.level.type, requirement)
+                shapes = [each for each in multiplicities(root) if each.type == type and holds(requirement, each.cls)]
+                where = view.where(type, root, shapes)
                 if where.names:
-                    met.append(Met(step.level.type, format_requirement(requirement), where))
-        return met
-
-    def _holding(self, view: ClusterView, type: str, requirement: Requirement) -> Where:
-        """Return the vertices of a type that meet a requirement."""
-        holding = [
-            shape
-            for shape in multiplicities(view.fold.root)
-            if shape.type == type and self.facts.holds(requirement, shape.cls)
-        ]
-        return view.where(type, view.fold.root, holding)
+                    yield Met(type, format_requirement(requirement), where)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from rainbow_sched.matching.explain.cluster_view import ClusterView, units_inside
-from rainbow_sched.matching.explain.facts import ValueReader, ViewClasses
+from rainbow_sched.matching.explain.cluster_view import ClusterView, ValueReader, ViewClasses
 from rainbow_sched.matching.fit.count import Counter
 from rainbow_sched.matching.fit.fit import Fitter
-from rainbow_sched.matching.fit.levels import BYTES, Step
+from rainbow_sched.matching.fit.levels import BYTES, Step, measured
 from rainbow_sched.matching.fit.parts import Part
 from rainbow_sched.matching.fit.search import MAX_STEPS
+from rainbow_sched.matching.memo import memoized
 from rainbow_sched.matching.structure.shapes import Shape, multiplicities
 from rainbow_sched.model.changes import format_requirement, level_types
 from rainbow_sched.model.reasons import (
@@ -160,12 +160,24 @@ class ReasonFinder:
             if not inner.leaf:
                 yield from self._blame(inner, [shape for shape in self.counts if shape.type == inner.level.type])
                 continue
-            cache: dict[Shape, int] = {}
-            units = {shape: units_inside(shape, inner, cache) for shape in hosts}
+            units = {shape: self._units_inside(shape, inner) for shape in hosts}
             best = max(units.values(), default=0)
             if best < inner.need:
                 holders = [shape for shape in hosts if units[shape] == best] if best else []
                 yield self._too_few(inner, best, step.level.type, holders)
+
+    @memoized
+    def _units_inside(self, shape: Shape, step: Step) -> int:
+        """Return the free units of a leaf step's type inside a vertex, regardless of requirements."""
+        return sum(self._units_of(kid, step) * count for kid, count in shape.kids)
+
+    def _units_of(self, shape: Shape, step: Step) -> int:
+        inside = self._units_inside(shape, step)
+        if shape.type != step.level.type or not shape.allowed:
+            return inside
+        if shape.kids:
+            return inside + (measured(step.mode, shape.size, shape.unit) or 0 if shape.whole else 0)
+        return measured(step.mode, shape.free, shape.unit) or 0
 
     def _too_few(
         self, step: Step, best: int, inside: str, holders: list[Shape] | None = None, times: int = 1
