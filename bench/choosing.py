@@ -16,10 +16,9 @@ from typing import Any
 from rainbow_sched.model.bid import Bid
 from rainbow_sched.model.candidate import Candidate, ClusterReport, Demand
 from rainbow_sched.model.match import Fit
-from rainbow_sched.selection.candidate_set import CandidateSet
+from rainbow_sched.selection.candidate_set import CandidateSet, FleetPartCache
 from rainbow_sched.selection.decisions import Criteria, Question, decide
 from rainbow_sched.selection.expressions import compile_expression
-from rainbow_sched.selection.fleet_part import FleetPartCache
 from rainbow_sched.selection.policies import built_in
 from rainbow_sched.selection.replay import replay
 

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import chain
 from operator import attrgetter
+from typing import Any
 
+from rainbow_sched.model.bid import NO_RECORD
 from rainbow_sched.model.candidate import NOTHING_PLACED, Candidate, ClusterReport, OwnerLimits
-from rainbow_sched.model.decision import FleetPart
+from rainbow_sched.model.decision import FLEET_KEYS, FleetPart, encoded
 from rainbow_sched.model.match import Fit
-from rainbow_sched.selection.fleet_part import FleetPartCache
 
 MAX_CACHED_LIMITS = 256
+MAX_CACHED_PARTS = 256
+
+
+class FleetPartCache:
+    """Fleet parts by the reports of the clusters, which are compared by identity; the least recently used are dropped.
+
+    A job that is placed changes the candidates, but no report, so the next decision has the same fleet part.
+    """
+
+    def __init__(self) -> None:
+        self.of = lru_cache(MAX_CACHED_PARTS)(_fleet_part)
 
 
 class CandidateSet(tuple[Candidate, ...]):
@@ -50,17 +64,16 @@ class CandidateSet(tuple[Candidate, ...]):
     def fleet_part(self, misfits: Mapping[str, tuple[Fit, str]]) -> FleetPart:
         """Return the fleet part of a decision's record."""
         if not misfits:
-            return self._fleet_part
+            return self._part_without_misfits
         rows = tuple([(name, *why) for name, why in misfits.items()])
         return self._fleet_parts.of(self.reports, self.later, self.slots, rows)
 
     @cached_property
-    def _fleet_part(self) -> FleetPart:
-        return self._fleet_parts.of(self.reports, self.later, self.slots)
+    def _part_without_misfits(self) -> FleetPart:
+        return self._fleet_parts.of(self.reports, self.later, self.slots, ())
 
     @cached_property
     def by_name(self) -> dict[str, Candidate]:
-        """Return the candidates by name."""
         return {c.name: c for c in self}
 
     @cached_property
@@ -69,7 +82,6 @@ class CandidateSet(tuple[Candidate, ...]):
 
     @cached_property
     def reports(self) -> tuple[ClusterReport, ...]:
-        """Return the report of each candidate."""
         return tuple(c.report for c in self)
 
     @cached_property
@@ -102,3 +114,44 @@ class CandidateSet(tuple[Candidate, ...]):
     def placed(self) -> dict[str, list[int]]:
         """Return the jobs, nodes and cores placed since the report, by cluster."""
         return {c.name: list(c.placed) for c in self if c.placed != NOTHING_PLACED}
+
+
+def _fleet_part(
+    reports: tuple[ClusterReport, ...],
+    later: tuple[tuple[int, Fit], ...],
+    slots: tuple[tuple[int, int], ...],
+    misfits: tuple[tuple[str, Fit, str], ...],
+) -> FleetPart:
+    """Return the facts about every cluster in columns, as all decisions over these clusters store them.
+
+    `later`: index and fit of clusters that do not fit now; `slots`: now and ever, if they were counted.
+    """
+    fits = [Fit.NOW.value] * len(reports)
+    for i, fit in later:
+        fits[i] = fit.value
+    columns = {
+        "name": [report.name for report in reports],
+        "fit": fits,
+        "slots_now": [now for now, _ in slots] or [0] * len(reports),
+        "slots_ever": [ever for _, ever in slots] or [0] * len(reports),
+        "at": [report.at for report in reports],
+    }
+    parts = (
+        columns,
+        _state_columns([report.state for report in reports]),
+        {report.name: report.record.to_mapping() for report in reports if report.record is not NO_RECORD},
+        {name: [fit.value, why] for name, fit, why in misfits},
+    )
+    return FleetPart(encoded(dict(zip(FLEET_KEYS, parts, strict=True))))
+
+
+def _state_columns(states: list[Mapping[str, object]]) -> dict[str, Any]:
+    """Return a column per key; keys that few clusters report are stored per cluster, to avoid sparse columns."""
+    counts = Counter(chain.from_iterable(states))
+    half = len(states) // 2
+    columns = {key: [state.get(key) for state in states] for key, count in counts.items() if count > half}
+    rare = counts.keys() - columns.keys()
+    if not rare:
+        return {"columns": columns, "rare": {}}
+    by_cluster = {str(i): {k: v for k, v in state.items() if k in rare} for i, state in enumerate(states)}
+    return {"columns": columns, "rare": {i: values for i, values in by_cluster.items() if values}}

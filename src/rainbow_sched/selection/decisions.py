@@ -58,9 +58,7 @@ def _rank(name: str, policy: Policy, eligible: Eligible, question: Question) -> 
         return Ranking([], {})
     try:
         ranking = policy.rank(eligible.candidates, question.criteria.demand, DecisionRandom(question.seed))
-    except RainbowError:
-        raise
-    except (KeyboardInterrupt, SystemExit):
+    except (RainbowError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a plugin may raise anything
         raise PolicyError(f"policy {name!r} failed: {type(error).__name__}: {error}") from error

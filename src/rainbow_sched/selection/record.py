@@ -6,26 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from rainbow_sched.model.bid import Bid, BidSource, TrackRecord
-from rainbow_sched.model.candidate import (
-    NOTHING_PLACED,
-    Candidate,
-    ClusterReport,
-    Demand,
-    PlacedSinceReport,
-)
-from rainbow_sched.model.decision import (
-    Chosen,
-    Decision,
-    DecisionOutcome,
-    FleetPart,
-    Wait,
-    state_of,
-)
+from rainbow_sched.model.candidate import NOTHING_PLACED, Candidate, ClusterReport, PlacedSinceReport
+from rainbow_sched.model.decision import Chosen, Decision, DecisionOutcome, FleetPart, Wait, state_of
 from rainbow_sched.model.match import Fit
 from rainbow_sched.selection.bid_scores import Estimate
 from rainbow_sched.selection.eligibility import Eligible
 from rainbow_sched.selection.policies import Ranking
-from rainbow_sched.selection.question import Question
+from rainbow_sched.selection.question import Question, field_values
 
 
 def write_record(question: Question, eligible: Eligible, ranking: Ranking, outcome: DecisionOutcome) -> Decision:
@@ -76,18 +63,9 @@ def _outcome(outcome: DecisionOutcome) -> dict[str, Any]:
 
 
 def _bid(bid: Bid) -> dict[str, Any]:
-    return {
-        "yes": bid.yes,
-        "asked_at": bid.asked_at,
-        "valid_until": bid.valid_until,
-        "reason": bid.reason,
-        "start_p50": bid.start_p50,
-        "start_p90": bid.start_p90,
-        "runtime_factor": bid.runtime_factor,
-        "cost": bid.cost,
-        "source": bid.source.value,
-        "late": bid.late,
-    }
+    values = {**field_values(bid), "source": bid.source.value}
+    del values["cluster"]
+    return values
 
 
 def _estimate(estimate: Estimate) -> list[Any]:
@@ -122,9 +100,3 @@ def read_candidates(decision: Decision) -> list[Candidate]:
 def bid_from_json(cluster: str, raw: Mapping[str, Any]) -> Bid:
     """Read one entry of the record's `bids`: the bid as received, without correction by the track record."""
     return Bid(**{**raw, "cluster": cluster, "source": BidSource(raw["source"])})
-
-
-def read_demand(record: Mapping[str, Any]) -> Demand:
-    """Return the demand that policies saw."""
-    request = {key: value for key, value in record["request"].items() if key != "hash"}
-    return Demand(**request)

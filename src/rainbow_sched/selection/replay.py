@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from rainbow_sched.model.candidate import Demand
 from rainbow_sched.model.decision import Decision, limits_of
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.match import Fit
 from rainbow_sched.selection.decisions import Criteria, Question, decide
 from rainbow_sched.selection.policies import PolicyTable
-from rainbow_sched.selection.record import read_candidates, read_demand
+from rainbow_sched.selection.record import read_candidates
 
 
 def replay(record_json: str, policies: PolicyTable | None = None) -> Decision:
@@ -19,8 +20,9 @@ def question_of(decision: Decision) -> Question:
     """Return the question that a decision answered."""
     record, misfits = decision.own, decision.fleet.document["misfits"]
     try:
+        demand = {key: value for key, value in record["request"].items() if key != "hash"}
         criteria = Criteria(
-            demand=read_demand(record),
+            demand=Demand(**demand),
             policy=record["policy"]["configured"],
             options=record["policy"]["configured_options"],
             limits=limits_of(record["limits"]),

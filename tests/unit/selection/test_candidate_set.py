@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from rainbow_sched.model.candidate import Candidate, OwnerLimits
 from rainbow_sched.model.match import Fit
 from rainbow_sched.selection import candidate_set
-from rainbow_sched.selection.candidate_set import CandidateSet
+from rainbow_sched.selection.candidate_set import CandidateSet, FleetPartCache
 from rainbow_sched.selection.decisions import decide
-from rainbow_sched.selection.fleet_part import FleetPartCache
 from rainbow_sched.selection.policies import built_in
 from tests.support.candidates import a_question, candidates, names
 

@@ -15,8 +15,17 @@ from typing import NamedTuple
 
 from rainbow_sched.model.errors import RainbowError
 from rainbow_sched.model.hints import did_you_mean
-from rainbow_sched.selection.policies import constraint, prediction_policies, state_policies
+from rainbow_sched.selection.policies.constraint import ConstraintPolicy
 from rainbow_sched.selection.policies.contract import Policy, PolicyError, PolicyFactory, Ranked, Ranking, UnknownPolicy
+from rainbow_sched.selection.policies.standard_policies import (
+    AtRandom,
+    ByFreeSlots,
+    ByPrediction,
+    First,
+    Least,
+    Weighted,
+    without_options,
+)
 
 __all__ = [
     "POLICIES",
@@ -36,15 +45,15 @@ GROUP = "rainbow.policies"
 MAX_CACHED_POLICIES = 256
 POLICIES: Mapping[str, PolicyFactory] = MappingProxyType(
     {
-        "random": state_policies.AtRandom.from_options,
-        "first": state_policies.First.from_options,
-        "least": state_policies.Least.from_options,
-        "spread": state_policies.spread,
-        "pack": state_policies.pack,
-        "constraint": constraint.ConstraintPolicy.from_options,
-        "start": prediction_policies.Earliest.from_options,
-        "cost": prediction_policies.Cheapest.from_options,
-        "weighted": prediction_policies.Weighted.from_options,
+        "random": without_options("random", AtRandom()),
+        "first": First.from_options,
+        "least": Least.from_options,
+        "spread": without_options("spread", ByFreeSlots(emptiest=True)),
+        "pack": without_options("pack", ByFreeSlots(emptiest=False)),
+        "constraint": ConstraintPolicy.from_options,
+        "start": without_options("start", ByPrediction("start")),
+        "cost": without_options("cost", ByPrediction("cost")),
+        "weighted": Weighted.from_options,
     }
 )
 
@@ -84,9 +93,7 @@ class PolicyTable:
                         self._built.clear()
                     self._built[key] = policy
                 return policy
-            except RainbowError:
-                raise
-            except (KeyboardInterrupt, SystemExit):
+            except (RainbowError, KeyboardInterrupt, SystemExit):
                 raise
             except BaseException as error:  # a plugin may raise anything
                 raise PolicyError(f"policy {name!r} cannot be built: {type(error).__name__}: {error}") from error

@@ -23,8 +23,7 @@ from rainbow_sched.model.errors import NotFound
 from rainbow_sched.model.graph import Graph, Mark, Subsystem
 from rainbow_sched.model.match import Fit, Matches
 from rainbow_sched.model.prepared_request import PreparedRequest
-from rainbow_sched.selection.candidate_set import CandidateSet
-from rainbow_sched.selection.fleet_part import FleetPartCache
+from rainbow_sched.selection.candidate_set import CandidateSet, FleetPartCache
 
 MAX_CANDIDATE_SETS = 256
 MAX_RETRIES_PER_RELEASE = 64

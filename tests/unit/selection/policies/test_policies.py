@@ -208,7 +208,7 @@ def test_a_plugin_that_does_not_load_is_kept_with_its_cause_and_the_others_work(
     table = installed(
         [
             a_point("broken", "no_such_module:thing"),
-            a_point("again", "rainbow_sched.selection.policies.state_policies:pack"),
+            a_point("again", "rainbow_sched.selection.policies.standard_policies:First.from_options"),
         ]
     )
     assert table.build("again", {}).rank([a_cluster("a")], Demand(), Random(0)).ranked[0].name == "a"
@@ -216,7 +216,7 @@ def test_a_plugin_that_does_not_load_is_kept_with_its_cause_and_the_others_work(
         table.build("broken", {})
     listed = {line.name: line for line in table.listing()}
     assert "No module named" in listed["broken"].error
-    assert listed["again"].origin == "rainbow_sched.selection.policies.state_policies:pack"
+    assert listed["again"].origin == "rainbow_sched.selection.policies.standard_policies:First.from_options"
     assert listed["random"] == ("random", "built in", "")
 
 
@@ -227,7 +227,7 @@ def test_options_that_are_not_unicode_are_refused_each_time() -> None:
 
 
 def test_a_table_builds_a_built_in_policy_once_per_options_and_a_plugin_each_time() -> None:
-    table = installed([a_point("other", "rainbow_sched.selection.policies.state_policies:AtRandom.from_options")])
+    table = installed([a_point("other", "rainbow_sched.selection.policies.standard_policies:Least.from_options")])
     assert table.build("least", {"key": "a"}) is table.build("least", {"key": "a"})
     assert table.build("least", {"key": "a"}) != table.build("least", {"key": "b"})
     assert table.build("other", {}) is not table.build("other", {})
@@ -237,7 +237,7 @@ def test_a_table_builds_a_built_in_policy_once_per_options_and_a_plugin_each_tim
 
 
 def test_a_plugin_cannot_take_the_name_of_a_built_in_policy() -> None:
-    table = installed([a_point("random", "rainbow_sched.selection.policies.state_policies:pack")])
+    table = installed([a_point("random", "rainbow_sched.selection.policies.standard_policies:First.from_options")])
     assert table.factories["random"] is POLICIES["random"]
     assert any("the name is already used by a built-in policy" in line.error for line in table.listing())
 
