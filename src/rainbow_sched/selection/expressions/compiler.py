@@ -120,7 +120,7 @@ def _operator(op: str, parts: list[ast.expr], place: ast.expr) -> ast.expr:
         return _call(op, _name("env"), *map(_function, parts))
     if op == "list":
         return ast.Tuple(parts, ast.Load(), **_AT)
-    return _call(op, *parts, place)
+    return _call(op, place, *parts) if op.startswith("prefix") else _call(op, *parts, place)
 
 
 def _finite(value: ast.expr) -> ast.expr:

@@ -173,27 +173,13 @@ def _comparison(op: str, operation: Callable[[Any, Any], bool]) -> Callable[[Any
     return apply
 
 
-def _prefix(op: str, operation: Callable[[float], float]) -> Callable[[Any, Place], float]:
-    """Return an operator of one number."""
-
-    def apply(x: Any, place: Place) -> float:
-        if x.__class__ is not float:
-            raise EvaluationError(f"{op!r} takes a number, not {kind(x)}", *place)
-        try:
-            return operation(x)
-        except NoResult as error:
-            raise EvaluationError(str(error), *place) from None
-
-    return apply
-
-
-def _function(name: str, operation: Callable[..., float]) -> Callable[..., float]:
-    """Return a function of numbers."""
+def _function(takes: str, operation: Callable[..., float]) -> Callable[..., float]:
+    """Return a function of numbers, or an operator of one number."""
 
     def apply(place: Place, *values: Any) -> float:
         for value in values:
             if value.__class__ is not float:
-                raise EvaluationError(f"{name} takes numbers, not {kind(value)}", *place)
+                raise EvaluationError(f"{takes}, not {kind(value)}", *place)
         try:
             return operation(*values)
         except NoResult as error:
@@ -251,10 +237,10 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "!=": lambda x, y, _: not same(x, y),
     "=~": matches,
     "!~": lambda value, test, place: not matches(value, test, place, "!~"),
-    "prefix !": lambda value, place: not truth(value, "!", place),
-    "prefix -": _prefix("-", operator.neg),
-    "prefix ~": _prefix("~", lambda x: float(~_whole(x))),
+    "prefix !": lambda place, value: not truth(value, "!", place),
+    "prefix -": _function("'-' takes a number", operator.neg),
+    "prefix ~": _function("'~' takes a number", lambda x: float(~_whole(x))),
     **{op: _arithmetic(op, operation) for op, operation in _ARITHMETIC.items()},
     **{op: _comparison(op, operation) for op, operation in _COMPARISONS.items()},
-    **{f"call {name}": _function(name, operation) for name, operation in _FUNCTIONS.items()},
+    **{f"call {name}": _function(f"{name} takes numbers", operation) for name, operation in _FUNCTIONS.items()},
 }

@@ -1,4 +1,4 @@
-"""Parse tokens into a tree by precedence climbing.
+"""Split an expression into tokens, and parse these into a tree by precedence climbing.
 
 The precedence is that of the prototype's engine, lowest first: ternary, ??, ||, &&, comparisons
 and IN, bit masks, shifts, sums, products, powers, prefixes. All operators are left associative:
@@ -7,11 +7,13 @@ and IN, bit masks, shifts, sums, products, powers, prefixes. All operators are l
 
 from __future__ import annotations
 
+import enum
+import re
 from typing import Any, NamedTuple
 
 from rainbow_sched.selection.expressions.errors import BadExpression
-from rainbow_sched.selection.expressions.tokens import Token, TokenKind, tokenize
 
+MAX_CHARACTERS = 1_024
 MAX_NODES = 200
 MAX_DEPTH = 20
 PREFIXES = ("-", "!", "~")
@@ -26,12 +28,98 @@ PRECEDENCE = {
 FUNCTIONS = {"min": (1, 64), "max": (1, 64), "abs": (1, 1), "ceil": (1, 1), "floor": (1, 1), "round": (1, 2)}
 
 
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<hex>0[xX][0-9a-fA-F]{1,13}(?![\w.]))
+      | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
+      | (?P<name>[A-Za-z_]\w*(?:\.\w+)*)
+      | \[(?P<escaped>[^\[\]'"\\]+)\]
+      | (?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
+      | (?P<operator>\*\*|&&|\|\||\?\?|==|!=|>=|<=|=~|!~|<<|>>|[-+*/%<>!?:(),&|^~])
+      | (?P<end>$)
+    )""",
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t"}
+
+
+class TokenKind(enum.Enum):
+    CONSTANT = enum.auto()  # a number, a text, true or false
+    NAME = enum.auto()
+    OPERATOR = enum.auto()
+    END = enum.auto()
+
+
+class Token(NamedTuple):
+    """A token; `value` is the number, the text without quotes, true or false, the name, or the operator."""
+
+    kind: TokenKind
+    value: float | str | bool
+    position: int
+
+
 class Node(NamedTuple):
     """One operation of the tree: `op` is the operator, `constant`, `name`, `list`, `?` or `call`."""
 
     op: str
     args: tuple[Any, ...]  # child nodes; constants, names and calls begin with their value
     position: int
+
+
+def tokenize(text: str) -> list[Token]:
+    """Return all tokens of `text`; the last is END."""
+    if len(text) > MAX_CHARACTERS:
+        problem = f"an expression has at most {MAX_CHARACTERS} characters, not {len(text)}"
+        raise BadExpression(problem, text, MAX_CHARACTERS)
+    tokens: list[Token] = []
+    at = 0
+    while not tokens or tokens[-1].kind is not TokenKind.END:
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise _syntax_error(text, at)
+        tokens.append(_token(match, text))
+        at = match.end()
+    return tokens
+
+
+def _token(match: re.Match[str], text: str) -> Token:
+    kind = str(match.lastgroup)
+    value, position = match.group(kind), match.start(kind)
+    if kind == "number":
+        number = float(value)
+        if number == float("inf"):
+            raise BadExpression(f"{value[:20]} is too large for a number", text, position)
+        return Token(TokenKind.CONSTANT, number, position)
+    if kind == "hex":
+        return Token(TokenKind.CONSTANT, float(int(value, 16)), position)
+    if kind == "text":
+        plain = _ESCAPE.sub(lambda m: _ESCAPES.get(m.group(1), m.group(1)), value[1:-1])
+        return Token(TokenKind.CONSTANT, plain, position)
+    if kind == "name":
+        if value in ("true", "false"):
+            return Token(TokenKind.CONSTANT, value == "true", position)
+        if value in ("IN", "in"):
+            return Token(TokenKind.OPERATOR, "IN", position)
+        return Token(TokenKind.NAME, value, position)
+    if kind == "escaped":
+        return Token(TokenKind.NAME, value.strip(), position)
+    return Token(TokenKind.END if kind == "end" else TokenKind.OPERATOR, value, position)
+
+
+def _syntax_error(text: str, at: int) -> BadExpression:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    here = text[at]
+    if here in "'\"":
+        return BadExpression("this text has no closing quote", text, at)
+    if here == "[":
+        return BadExpression("a name in brackets looks like [name-with-dash]", text, at)
+    if here == "=":
+        return BadExpression("use == to compare, not =", text, at)
+    if here.isdigit() or here == ".":
+        return BadExpression("this is not a number", text, at)
+    return BadExpression(f"unexpected {here!r}", text, at)
 
 
 def parse(text: str) -> Node:

@@ -1,6 +1,6 @@
 """The policies without expressions: by chance, by name, and by slots, reported numbers or predictions.
 
-Those that read no bid rank clusters where the job fits now before those where it fits later.
+`random`, `first`, `least`, `spread` and `pack` rank clusters where the job fits now before those where it fits later.
 """
 
 from __future__ import annotations
