@@ -30,6 +30,7 @@ from rainbow_sched.model.changes import format_requirement, level_types
 from rainbow_sched.model.reasons import MixedHosts, Where
 from rainbow_sched.model.request import Requirement
 
+MIXED = frozenset((True, False))  # some vertices meet the conditions, and some do not
 MAX_LISTED_HOSTS = 2  # hosts that a reason lists before "and N more"
 
 
@@ -79,11 +80,11 @@ class Conditions:
     def met(self, step: Step, shape: Shape) -> bool:
         """Return True if a vertex of the step's type meets all requirements."""
         facts = self._facts.classes[shape.cls]
-        return self.holds(step, shape) and all(facts & named for named in self._passed_on.get(step.number, ()))
+        return self._holds(step, shape) and all(facts & named for named in self._passed_on.get(step.number, ()))
 
     def met_inside(self, step: Step, shape: Shape) -> bool:
         """Return True if the manager may choose any vertices of the step's type strictly inside."""
-        return self.inside(step, shape) == (True, False) and self._has_named(step, shape)
+        return self._inside(step, shape) == {True} and self._has_named(step, shape)
 
     @memoized
     def _has_named(self, step: Step, shape: Shape) -> bool:
@@ -91,7 +92,7 @@ class Conditions:
             (kid.type == step.level.type and self.met(step, kid)) or self._has_named(step, kid) for kid, _ in shape.kids
         )
 
-    def holds(self, step: Step, shape: Shape) -> bool:
+    def _holds(self, step: Step, shape: Shape) -> bool:
         """Return True if a vertex of the step's type meets the requirements that the manager is not told."""
         facts = self._facts.classes[shape.cls]
         if not all(facts & met for met in self._meeting[step.number]):
@@ -105,39 +106,28 @@ class Conditions:
         return clear and all(self._is_clear(kid) for kid, _ in shape.kids)
 
     @memoized
-    def inside(self, step: Step, shape: Shape) -> tuple[bool, bool]:
-        """Return whether a vertex of the step's type strictly inside meets the conditions, and whether one does not."""
-        good = bad = False
-        for kid, _ in shape.kids:
-            if kid.type == step.level.type:
-                holds = self.holds(step, kid)
-                good, bad = good or holds, bad or not holds
-            more_good, more_bad = self.inside(step, kid)
-            good, bad = good or more_good, bad or more_bad
-        return good, bad
+    def _inside(self, step: Step, shape: Shape) -> frozenset[bool]:
+        """Return whether the vertices of the step's type strictly inside meet the conditions, as the set of answers."""
+        kids = [kid for kid, _ in shape.kids]
+        here = (self._holds(step, kid) for kid in kids if kid.type == step.level.type)
+        return frozenset(here).union(*(self._inside(step, kid) for kid in kids))
 
     @memoized
     def mixed(self, host: Shape) -> int:
         """Return the mask of the steps that cannot use anything strictly inside a host."""
-        return sum(step.bit for step in self.steps if step.level.type != HOST and all(self.inside(step, host)))
+        return sum(step.bit for step in self.steps if step.level.type != HOST and self._inside(step, host) == MIXED)
 
     def loose(self, root: Shape) -> int:
         """Return the mask of the steps that cannot use vertices neither in a host nor around one."""
-        return sum(step.bit for step in self.steps if all(self._without_host(step, root)))
+        return sum(step.bit for step in self.steps if self._without_host(step, root) == MIXED)
 
     @memoized
-    def _without_host(self, step: Step, shape: Shape) -> tuple[bool, bool]:
-        """Return the same as `inside` for the vertices outside of hosts, the given one included."""
+    def _without_host(self, step: Step, shape: Shape) -> frozenset[bool]:
+        """Return the same as `_inside` for the vertices outside of hosts, the given one included."""
         if shape.type == HOST:
-            return False, False
-        good = bad = False
-        if shape.type == step.level.type and not self.has_host(shape):
-            good = self.holds(step, shape)
-            bad = not good
-        for kid, _ in shape.kids:
-            more_good, more_bad = self._without_host(step, kid)
-            good, bad = good or more_good, bad or more_bad
-        return good, bad
+            return frozenset()
+        here = (self._holds(step, shape),) if shape.type == step.level.type and not self.has_host(shape) else ()
+        return frozenset(here).union(*(self._without_host(step, kid) for kid, _ in shape.kids))
 
     @memoized
     def has_host(self, shape: Shape) -> bool:

@@ -14,7 +14,6 @@ class DecisionRandom(Random):
         super().__init__(seed)
 
     def seed(self, a: object = 0, version: int = 2) -> None:
-        """Restart from an integer."""
         if not isinstance(a, int):
             raise TypeError("the seed of a decision must be an integer")
         self._state = a & _WORD
@@ -25,7 +24,6 @@ class DecisionRandom(Random):
         return (self._word() >> 11) * 2.0**-53
 
     def getrandbits(self, k: int, /) -> int:
-        """Return an integer of `k` random bits."""
         if k < 0:
             raise ValueError("number of bits must be non-negative")
         bits = 0
@@ -34,11 +32,9 @@ class DecisionRandom(Random):
         return bits >> (-k % 64)
 
     def getstate(self) -> tuple[int, ...]:
-        """Return the state."""
         return (self._state,)
 
     def setstate(self, state: tuple[int, ...]) -> None:
-        """Restore a state from `getstate`."""
         self.seed(*state)
 
     def _word(self) -> int:

@@ -30,7 +30,6 @@ class PlanMatcher:
 
     @cached_property
     def counter(self) -> Counter:
-        """The counter over all parts."""
         conditions = None if self._rules is None else Conditions(self.plan, self._facts, self._rules)
         return Counter(Parts(self.plan, self._facts, conditions))
 

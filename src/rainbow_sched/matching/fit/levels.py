@@ -27,7 +27,6 @@ class Step:
 
     @property
     def bit(self) -> int:
-        """Return this step's bit in masks."""
         return 1 << self.number
 
     @property

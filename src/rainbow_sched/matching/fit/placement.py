@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice, permutations
 from types import MappingProxyType
 from typing import TypeAlias
@@ -29,8 +29,8 @@ NOTHING_BARRED: Barred = MappingProxyType({})
 class Placement:
     """The units that a job takes, by vertex number, and whether the placement is complete."""
 
-    taken: dict[int, int] = field(default_factory=dict)
-    complete: bool = True
+    taken: dict[int, int]
+    complete: bool
 
 
 def place(
@@ -49,19 +49,11 @@ def place(
     `within`: the hosts on which the job runs, regardless of its requirements.
     """
     if plan.missing or plan.unclear:
-        return Placement(complete=False)
-    chooser = _Chooser(fold, plan.request, facts, taken, unavailable, barred)
-    if within is None:
-        chooser.hints = hints
-    else:
-        chooser.within = _Within(fold, within)
-        chooser.unnamed = True
-    found = Placement()
-    for top in plan.tops:
-        if not chooser.fill(top, -1, partly=True):
-            found.complete = False
-    found.taken = chooser.chosen
-    return found
+        return Placement({}, complete=False)
+    inside = None if within is None else _Within(fold, within)
+    chooser = _Chooser(fold, plan.request, facts, taken, unavailable, barred, None if inside else hints, inside)
+    complete = [chooser.fill(top, -1, partly=True) for top in plan.tops]
+    return Placement(chooser.chosen, all(complete))
 
 
 def place_groups(
@@ -88,12 +80,12 @@ def place_groups(
     return None
 
 
+@dataclass(eq=False)
 class _Within:
     """The vertices inside some hosts and above them."""
 
-    def __init__(self, fold: Fold, hosts: Sequence[int]) -> None:
-        self._fold = fold
-        self._hosts = hosts
+    _fold: Fold
+    _hosts: Sequence[int]
 
     def inside(self, anchor: int, type: str) -> list[int]:
         """Return the vertices of a type inside `anchor` (below 0: anywhere), in the graph's order."""
@@ -113,24 +105,23 @@ class _Within:
         return i != anchor and anchor in self._fold.structure.above(i)
 
 
+@dataclass(eq=False)
 class _Chooser:
-    def __init__(
-        self, fold: Fold, request: Request, facts: Facts, taken: Sequence[int], unavailable: set[int], barred: Barred
-    ) -> None:
-        self.barred = barred
-        self.within: _Within | None = None
-        self.fold = fold
-        self.facts = facts
-        self.request = request
-        self.before = taken
-        self.unavailable = unavailable
-        self.hints: Hints | None = None
+    fold: Fold
+    request: Request
+    facts: Facts
+    before: Sequence[int]  # taken units by vertex
+    unavailable: set[int]
+    barred: Barred
+    hints: Hints | None = None
+    within: _Within | None = None
+
+    def __post_init__(self) -> None:
         self.chosen: dict[int, int] = {}
         self._log: list[tuple[int, int]] = []  # undo log: changed vertices with their previous values
-        self.sizes = fold.graph.sizes
-        self.hosts = frozenset(request.hosts)
-        self.not_hosts = frozenset(request.not_hosts)
-        self.unnamed = not (request.hosts or request.not_hosts or request.properties)
+        self.sizes = self.fold.graph.sizes
+        self.hosts, self.not_hosts = frozenset(self.request.hosts), frozenset(self.request.not_hosts)
+        self.unnamed = self.within is not None or not (self.hosts or self.not_hosts or self.request.properties)
 
     def fill_alone(self, top: Step) -> dict[int, int] | None:
         """Return the units by vertex that one top step of the request takes, or None if it does not fit."""

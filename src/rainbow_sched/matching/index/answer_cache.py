@@ -36,7 +36,6 @@ class ChangeCounter:
         self.by_cluster: Floats = np.frombuffer(self._sums)  # a view of the same memory
 
     def add(self, cluster: int, more: int) -> None:
-        """Add to a cluster's counter."""
         if cluster >= len(self._sums):
             self.grow(cluster + 1)
         self._sums[cluster] += more

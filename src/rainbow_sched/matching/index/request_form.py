@@ -77,26 +77,20 @@ def _form(level: Level) -> RequestForm:
         return RequestForm(host="", count=1, needs=(_need(level, level.count.min),), exact=not level.requires)
     if any(inner.inside for inner in level.inside):
         return _deep(top)
-    types = {inner.type for inner in level.inside}
+    leaves: dict[str, Level] = {}  # the first of each type: never more than the request asks for
+    for inner in level.inside:
+        leaves.setdefault(inner.type, inner)
     return RequestForm(
         host=level.type,
         count=level.count.min,
-        needs=tuple(_need(inner, inner.count.min) for inner in level.inside)
-        if len(types) == len(level.inside)
-        else _merged(level),
+        needs=tuple(_need(leaf, leaf.count.min) for leaf in leaves.values()),
         shared=level.shared,
         exclusive=level.exclusive,
         abstract=level.abstract and not level.requires,
         requires=level.requires,
         wrappers=tuple(wrappers),
-        exact=exact and len(types) == len(level.inside) and not any(inner.requires for inner in level.inside),
+        exact=exact and len(leaves) == len(level.inside) and not any(inner.requires for inner in level.inside),
     )
-
-
-def _merged(level: Level) -> tuple[Need, ...]:
-    """Return the first leaf of each type: never more than the request asks for."""
-    first = {inner.type: inner for inner in reversed(level.inside)}
-    return tuple(_need(inner, inner.count.min) for inner in first.values())
 
 
 def _deep(top: Level) -> RequestForm:
