@@ -6,6 +6,7 @@ A calculated variable belongs to one decision; it changes neither the state nor 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -13,12 +14,16 @@ from typing import Any, TypeAlias
 
 from rainbow_sched.model.candidate import Candidate, Demand
 from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.hints import did_you_mean
 from rainbow_sched.selection.bid_scores import estimate
-from rainbow_sched.selection.expressions import EvaluationError, Expression
-from rainbow_sched.selection.options import take
+from rainbow_sched.selection.expressions import EvaluationError, Expression, compile_expression
+from rainbow_sched.selection.options import read_yaml, take
 from rainbow_sched.selection.policies.contract import Ranked, Ranking
-from rainbow_sched.selection.policies.steps import Calc, Filter, Priority, Program, Select, Sort, parse_program
 
+MAX_PRIORITIES = 32
+MAX_STEPS = 64
+SELECTS = ("first", "last", "random")
+STEPS = ("filter", "calc", "sort_ascending", "sort_descending", "select")
 BUILT_IN_VARIABLES: Mapping[str, Callable[[Candidate, Demand], object]] = {
     "name": lambda c, d: c.name,
     "fit": lambda c, d: c.fit.value,
@@ -31,10 +36,119 @@ BUILT_IN_VARIABLES: Mapping[str, Callable[[Candidate, Demand], object]] = {
     "bid.start": lambda c, d: estimate(c, d).start,
     "bid.cost": lambda c, d: estimate(c, d).cost,
 }
-
+_ASSIGN = re.compile(r"(?<![=!<>])=(?![=~])")
+_VARIABLE = re.compile(r"[A-Za-z_][\w.]*|\[[^\[\]'\"\\]+\]")
 
 _Row: TypeAlias = tuple[str, dict[str, Any]]  # a cluster's name and its variables
-_Reasons: TypeAlias = dict[str, list[str]]  # for each cluster, why each priority dropped it
+_Drop: TypeAlias = Callable[[str, str], None]  # records why a cluster is dropped
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Keep clusters for which the expression is true."""
+
+    expression: Expression
+
+    def run(self, rows: list[_Row], drop: _Drop, rng: Random) -> list[_Row]:
+        run, left = self.expression.run, []
+        for row in rows:
+            name, env = row
+            try:
+                value = run(env)
+            except EvaluationError as error:
+                drop(name, error.problem)
+                continue
+            if value is True:
+                left.append(row)
+            elif value is False:
+                drop(name, self._is_false(env))
+            else:
+                drop(name, f"filter {self.expression.text} is not true or false")
+        return left
+
+    def _is_false(self, env: Mapping[str, Any]) -> str:
+        values = ", ".join(f"{name}={_short(env[name])}" for name in sorted(self.expression.names) if name in env)
+        return f"{self.expression.text.strip()} is false{f' ({values})' if values else ''}"
+
+
+@dataclass(frozen=True)
+class Calc:
+    """Calculate one more variable for each cluster."""
+
+    variable: str
+    expression: Expression
+
+    def run(self, rows: list[_Row], drop: _Drop, rng: Random) -> list[_Row]:
+        run, variable, left = self.expression.run, self.variable, []
+        for row in rows:
+            name, env = row
+            try:
+                env[variable] = run(env)
+            except EvaluationError as error:
+                drop(name, error.problem)
+            else:
+                left.append(row)
+        return left
+
+
+@dataclass(frozen=True)
+class Sort(Calc):
+    """Calculate a variable, which is named by the text of its expression, and order the clusters by it."""
+
+    descending: bool
+
+    def run(self, rows: list[_Row], drop: _Drop, rng: Random) -> list[_Row]:
+        key = self.variable
+        left = super().run(rows, drop, rng)  # ties stay in order of name
+        if all(env[key].__class__ is float for _, env in left):
+            return sorted(left, key=lambda row: row[1][key], reverse=self.descending)
+        # sort by type first: numbers and texts do not compare
+        return sorted(left, key=lambda row: (row[1][key].__class__.__name__, row[1][key]), reverse=self.descending)
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """Choose the order of the remaining clusters: first, last or random."""
+
+    how: str
+
+    def run(self, rows: list[_Row], drop: _Drop, rng: Random) -> list[_Row]:
+        if self.how == "random":
+            drawn = sorted((rng.random(), i) for i in range(len(rows)))
+            return [rows[i] for _, i in drawn]
+        return rows if self.how == "first" else rows[::-1]
+
+
+Step: TypeAlias = Filter | Calc | Select
+
+
+@dataclass(frozen=True, slots=True)
+class Priority:
+    """A sequence of steps; the next priority is tried if it leaves no cluster."""
+
+    number: int
+    steps: tuple[Step, ...]
+    shown: tuple[str, ...]  # the variables that it calculates or sorts by, in order, without duplicates
+
+    def run(self, rows: list[_Row], reasons: Mapping[str, list[str]], rng: Random) -> list[_Row]:
+        """Return the rows that all steps leave, in order; `reasons` collects why others are dropped."""
+
+        def drop(name: str, why: str) -> None:
+            reasons[name].append(f"priority {self.number}: {why}")
+
+        for step in self.steps:
+            if not rows:
+                break
+            rows = step.run(rows, drop, rng)
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """All priorities in order, and the variables that their expressions read."""
+
+    priorities: tuple[Priority, ...]
+    names: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +182,7 @@ class ConstraintPolicy:
 
     def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
         """Try the priorities in order; the first that leaves clusters ranks them."""
-        reasons: _Reasons = {candidate.name: [] for candidate in candidates}
+        reasons: dict[str, list[str]] = {candidate.name: [] for candidate in candidates}
         built_in = [name for name in self.program.names if name in BUILT_IN_VARIABLES]
         parameters = demand.parameters
         for priority in self.program.priorities:
@@ -78,76 +192,12 @@ class ConstraintPolicy:
                     (c.name, {**{name: BUILT_IN_VARIABLES[name](c, demand) for name in built_in}, **env})
                     for c, (_, env) in zip(candidates, rows, strict=True)
                 ]
-            left = _run(priority, rows, reasons, rng)
+            left = priority.run(rows, reasons, rng)
             if left:
                 kept = {name for name, _ in left}
                 dropped = {name: "; ".join(why) for name, why in reasons.items() if name not in kept}
                 return Ranking(_ranked(left, priority), dropped)
         return Ranking([], {name: "; ".join(why) for name, why in reasons.items()})
-
-
-def _run(priority: Priority, rows: list[_Row], reasons: _Reasons, rng: Random) -> list[_Row]:
-    for step in priority.steps:
-        if not rows:
-            break
-        if isinstance(step, Filter):
-            rows = _filter(step, rows, reasons, priority)
-        elif isinstance(step, Calc):
-            rows = _calc(step.expression, step.variable, rows, reasons, priority)
-        elif isinstance(step, Sort):
-            rows = _sort(step, rows, reasons, priority)
-        else:
-            rows = _select(step, rows, rng)
-    return rows
-
-
-def _filter(step: Filter, rows: list[_Row], reasons: _Reasons, priority: Priority) -> list[_Row]:
-    run, left = step.expression.run, []
-    for row in rows:
-        name, env = row
-        try:
-            value = run(env)
-        except EvaluationError as error:
-            reasons[name].append(_out(priority, error))
-            continue
-        if value is True:
-            left.append(row)
-        elif value is False:
-            reasons[name].append(_is_false(priority, step.expression, env))
-        else:
-            reasons[name].append(f"priority {priority.number}: filter {step.expression.text} is not true or false")
-    return left
-
-
-def _calc(expression: Expression, variable: str, rows: list[_Row], reasons: _Reasons, priority: Priority) -> list[_Row]:
-    run, left = expression.run, []
-    for row in rows:
-        name, env = row
-        try:
-            env[variable] = run(env)
-        except EvaluationError as error:
-            reasons[name].append(_out(priority, error))
-        else:
-            left.append(row)
-    return left
-
-
-def _sort(step: Sort, rows: list[_Row], reasons: _Reasons, priority: Priority) -> list[_Row]:
-    key = step.key
-    left = _calc(step.expression, key, rows, reasons, priority)  # ties stay in order of name
-    if all(env[key].__class__ is float for _, env in left):
-        return sorted(left, key=lambda row: row[1][key], reverse=step.descending)
-    # sort by type first: numbers and texts do not compare
-    return sorted(left, key=lambda row: (row[1][key].__class__.__name__, row[1][key]), reverse=step.descending)
-
-
-def _select(step: Select, rows: list[_Row], rng: Random) -> list[_Row]:
-    if step.how == "first":
-        return rows
-    if step.how == "last":
-        return rows[::-1]
-    drawn = sorted((rng.random(), i) for i in range(len(rows)))
-    return [rows[i] for _, i in drawn]
 
 
 def _ranked(rows: list[_Row], priority: Priority) -> list[Ranked]:
@@ -162,15 +212,80 @@ def _ranked(rows: list[_Row], priority: Priority) -> list[Ranked]:
     return ranked
 
 
-def _out(priority: Priority, error: EvaluationError) -> str:
-    return f"priority {priority.number}: {error.problem}"
-
-
-def _is_false(priority: Priority, expression: Expression, env: Mapping[str, Any]) -> str:
-    values = ", ".join(f"{name}={_short(env[name])}" for name in sorted(expression.names) if name in env)
-    return f"priority {priority.number}: {expression.text.strip()} is false{f' ({values})' if values else ''}"
-
-
 def _short(value: object) -> str:
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return text if len(text) <= 40 else text[:37] + "..."
+
+
+def parse_program(text: str) -> Program:
+    """Parse the option `priorities`."""
+    where = "option 'priorities'"
+    raw = read_yaml(text, where)
+    if not isinstance(raw, list) or not raw:
+        raise Invalid("expected a list of priorities, each with its steps", where=where)
+    if len(raw) > MAX_PRIORITIES:
+        raise Invalid(f"at most {MAX_PRIORITIES} priorities, not {len(raw)}", where=where)
+    priorities = sorted((_priority(item, i, where) for i, item in enumerate(raw)), key=lambda p: p.number)
+    names = {
+        name
+        for priority in priorities
+        for step in priority.steps
+        if not isinstance(step, Select)
+        for name in step.expression.names
+    }
+    return Program(tuple(priorities), frozenset(names))
+
+
+def _priority(raw: Any, index: int, where: str) -> Priority:
+    where = f"{where} item {index + 1}"
+    if not isinstance(raw, dict):
+        raise Invalid("expected a map with `priority` and `steps`", where=where)
+    for key in raw:
+        if key not in ("priority", "steps"):
+            raise Invalid(f"unknown key {key!r}{did_you_mean(str(key), ('priority', 'steps'))}", where=where)
+    number = raw.get("priority", str(index + 1))
+    if not isinstance(number, str) or not re.fullmatch(r"[+-]?\d{1,9}", number):
+        raise Invalid(f"priority must be a whole number, not {str(number)[:40]!r}", where=where)
+    steps = raw.get("steps")
+    if not isinstance(steps, list) or not 0 < len(steps) <= MAX_STEPS:
+        raise Invalid(f"steps must be a list of 1 to {MAX_STEPS} steps", where=where)
+    read = tuple(_step(step, f"{where} step {i + 1}") for i, step in enumerate(steps))
+    if any(isinstance(step, Select) for step in read[:-1]):
+        raise Invalid("select must be the last step", where=where)
+    shown = dict.fromkeys(step.variable for step in read if isinstance(step, Calc))
+    return Priority(int(number), read, tuple(shown))
+
+
+def _step(raw: Any, where: str) -> Step:
+    if not isinstance(raw, dict) or len(raw) != 1:
+        raise Invalid("a step must be one `name: text`, such as `filter: nodes_free > 0`", where=where)
+    ((name, text),) = raw.items()
+    if name not in STEPS:
+        raise Invalid(f"there is no step {str(name)[:40]!r}{did_you_mean(str(name), STEPS)}", where=where)
+    if not isinstance(text, str):
+        raise Invalid(f"{name} takes text", where=where)
+    if name == "select":
+        if text.strip() not in SELECTS:
+            raise Invalid(f"select takes first, last or random, not {text.strip()[:40]!r}", where=where)
+        return Select(text.strip())
+    if name == "calc":
+        return _calc(text, where)
+    expression = _expression(text, where)
+    if name == "filter":
+        return Filter(expression)
+    return Sort(text.strip(), expression, descending=name == "sort_descending")
+
+
+def _calc(text: str, where: str) -> Calc:
+    equals = _ASSIGN.search(text)
+    variable = text[: equals.start()].strip() if equals else ""
+    if equals is None or not _VARIABLE.fullmatch(variable):
+        raise Invalid(f"calc must be `name=expression`, not {text[:60]!r}", where=where)
+    return Calc(variable.strip("[]").strip(), _expression(text[equals.end() :], where))
+
+
+def _expression(text: str, where: str) -> Expression:
+    try:
+        return compile_expression(text)
+    except Invalid as error:
+        raise Invalid(str(error), where=where) from None

@@ -10,8 +10,7 @@ import pytest
 from rainbow_sched.model.candidate import Candidate, Demand
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.selection.policies import Ranking, built_in
-from rainbow_sched.selection.policies.constraint import ConstraintPolicy
-from rainbow_sched.selection.policies.steps import parse_program
+from rainbow_sched.selection.policies.constraint import ConstraintPolicy, parse_program
 from tests.support.candidates import a_cluster
 
 # The two priorities of the prototype's documented server configuration, in our own words.
