@@ -10,7 +10,7 @@ from rainbow_sched.matching.memo import memoized
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.shapes import Shape, multiplicities
-from rainbow_sched.matching.structure.values import numbers_of
+from rainbow_sched.matching.structure.values import numbers_of, union
 from rainbow_sched.model.reasons import Where
 from rainbow_sched.model.request import Requirement, Scalar
 
@@ -72,9 +72,7 @@ class ValueReader:
     def existing(self, requirement: Requirement, classes: Iterable[int], term: int | None = None) -> tuple[Scalar, ...]:
         """Return the values of the requirement's fields (or of one term) in these classes, in a fixed order."""
         terms = requirement.terms if term is None else requirement.terms[term : term + 1]
-        there = 0
-        for cls in classes:
-            there |= self._facts.classes[cls]
+        there = union(self._facts.classes[cls] for cls in classes)
         return self._sorted(frozenset([each.field for each in terms]), there & self._about(requirement.subsystem))
 
     @memoized

@@ -12,12 +12,12 @@ from typing import NamedTuple, TypeAlias
 
 from rainbow_sched.matching.explain.cluster_view import ClusterView, ValueReader, ViewClasses
 from rainbow_sched.matching.explain.reasons import Finding, ReasonFinder
-from rainbow_sched.matching.explain.suggestions import Suggestions, ValueChanges, find_changes
-from rainbow_sched.matching.explain.variants import Variants
+from rainbow_sched.matching.explain.suggestions import Suggestions, ValueChanges, Variants, find_changes
 from rainbow_sched.matching.memo import memoized
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.shapes import Shape, multiplicities
+from rainbow_sched.matching.structure.values import union
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.changes import Change, format_requirement
 from rainbow_sched.model.match import Explanation, Fit, Verdict
@@ -44,9 +44,7 @@ class ClusterClasses:
         requirements = [*request.requires, *RequestSummary.of(request).requirements]
         self._subsystems = frozenset(each.subsystem for each in requirements)
         self._meeting = [facts.meeting(each) for each in requirements]
-        self._about = 0  # facts of the required subsystems, as a bit set
-        for subsystem in self._subsystems:
-            self._about |= facts.bits_of_subsystem(subsystem)
+        self._about = union(map(facts.bits_of_subsystem, self._subsystems))  # facts of the required subsystems
 
     def key(self, fold: Fold) -> ClassKey | None:
         """Return the class of a cluster; None if the request names hosts, as every cluster then differs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
+from rainbow_sched.matching.structure.values import union
 from rainbow_sched.model.quantities import factor
 from rainbow_sched.model.request import Level, Request
 from rainbow_sched.model.request_summary import RequestSummary
@@ -77,7 +78,6 @@ class _PlanBuilder:
         self.request = request
         self.byte_types = byte_types
         self.units = units
-        self.steps: list[Step] = []
         self.count = 0
         self.unclear = ""
 
@@ -87,7 +87,7 @@ class _PlanBuilder:
             for g, group in enumerate(self.request.groups)
             for i, level in enumerate(group.levels)
         )
-        steps = tuple(sorted(self.steps, key=lambda step: step.number))
+        steps = tuple(step for top in tops for step in top.walk())
         by_type: dict[str, tuple[Step, ...]] = {}
         for step in steps:
             if not step.virtual:
@@ -102,13 +102,8 @@ class _PlanBuilder:
         self.count += 1
         inside = tuple(self.step(inner, (*path, i)) for i, inner in enumerate(level.inside))
         need, mode = (level.count.min, RAW) if inside else self.amount(level)
-        leaves = 1 << number
-        if inside:
-            leaves = 0
-            for inner in inside:
-                leaves |= inner.leaves
         lacking = level.type not in self.units
-        step = Step(
+        return Step(
             number=number,
             path=path,
             level=level,
@@ -116,10 +111,8 @@ class _PlanBuilder:
             need=need,
             mode=mode,
             virtual=bool(inside) and level.abstract and lacking and not level.requires,
-            leaves=leaves,
+            leaves=union(inner.leaves for inner in inside) if inside else 1 << number,
         )
-        self.steps.append(step)
-        return step
 
     def amount(self, level: Level) -> tuple[int, str]:
         scale = factor(level.unit) if level.unit else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rainbow_sched.matching.structure.values import FieldValues, RunsRelation, bits_of, numbers_of
+from rainbow_sched.matching.structure.values import FieldValues, RunsRelation, bits_of, numbers_of, union
 from rainbow_sched.model.graph import Subsystem, Vertex
 from rainbow_sched.model.request import Equals, Requirement, Runs, Scalar
 
@@ -155,7 +155,4 @@ class Facts:
 
     def class_bits(self, requirement: Requirement) -> int:
         """Return the classes that meet the requirement as a bit set."""
-        bits = 0
-        for fact in numbers_of(self.meeting(requirement)):
-            bits |= self._classes_with[fact]
-        return bits
+        return union(self._classes_with[fact] for fact in numbers_of(self.meeting(requirement)))

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
+from itertools import accumulate
+from operator import or_
 from typing import Any
 
 from rainbow_sched.model.request import Equals, Runs, Scalar, Term
@@ -17,10 +20,12 @@ RunsRelation = Callable[[str, str], bool]  # (microarchitecture, target): whethe
 
 def bits_of(numbers: Iterable[int]) -> int:
     """Return a set of small numbers as a bit set."""
-    bits = 0
-    for number in numbers:
-        bits |= 1 << number
-    return bits
+    return union(1 << number for number in numbers)
+
+
+def union(bit_sets: Iterable[int]) -> int:
+    """Return the union of bit sets."""
+    return reduce(or_, bit_sets, 0)
 
 
 def numbers_of(bits: int) -> Iterator[int]:
@@ -58,13 +63,8 @@ class _Sorted:
         return found if most is None else found & self._upto[bisect_right(self.keys, most)]
 
     def _add_up(self) -> None:
-        upto = [0]
-        for bits in self._bits:
-            upto.append(upto[-1] | bits)
-        rest = [0]
-        for bits in reversed(self._bits):
-            rest.append(rest[-1] | bits)
-        self._upto, self._from = upto, rest[::-1]
+        self._upto = list(accumulate(self._bits, or_, initial=0))
+        self._from = list(accumulate(reversed(self._bits), or_, initial=0))[::-1]
 
 
 class FieldValues:
@@ -99,16 +99,9 @@ class FieldValues:
     def meeting(self, term: Term, runs: RunsRelation) -> int:
         """Return the facts that meet a term, as a bit set."""
         if isinstance(term, Equals):
-            found = 0
-            for text in texts(term.value):
-                found |= self._by_text.get(text, 0)
-            return found
+            return union(self._by_text.get(text, 0) for text in texts(term.value))
         if isinstance(term, Runs):
-            found = 0
-            for text, bits in self._by_text.items():
-                if runs(text, term.target):
-                    found |= bits
-            return found
+            return union(bits for text, bits in self._by_text.items() if runs(text, term.target))
         return self._in_range(term.min, term.max)
 
     def _in_range(self, least: Scalar | None, most: Scalar | None) -> int:
@@ -127,7 +120,5 @@ class FieldValues:
             ) & (numeric if is_number(most) or most is None else versions).between(
                 None, most if is_number(most) else high
             )
-        for fact, values in self._several.items():
-            if any(within(value, least, most) for value in values):
-                found |= 1 << fact
-        return found
+        several = self._several.items()
+        return found | bits_of(fact for fact, values in several if any(within(value, least, most) for value in values))

@@ -6,7 +6,7 @@ import json
 
 from rainbow_sched.graphs.memory import MemoryBackend
 from rainbow_sched.jobspecs.preparation import prepare
-from rainbow_sched.matching.explain import variants
+from rainbow_sched.matching.explain import suggestions
 from rainbow_sched.model.reasons import ChangesNotSought
 from rainbow_sched.model.request import Requirement, Within
 from tests.support.graph_builders import a_graph, a_level, a_request, a_subsystem, slots
@@ -21,7 +21,7 @@ def explained(request):
 
 def test_a_request_of_a_thousand_leaves_is_explained_without_changes_and_says_so(monkeypatch):
     asked = []
-    monkeypatch.setattr(variants.Variants, "fits", lambda *arguments: asked.append(arguments))
+    monkeypatch.setattr(suggestions.Variants, "fits", lambda *arguments: asked.append(arguments))
     found = explained(a_request(slots(4, *(a_level("core", 1) for _ in range(999)))))
     assert found.reasons[-1] == ChangesNotSought(levels=1000)
     assert found.reasons[0] != found.reasons[-1]
