@@ -77,10 +77,6 @@ class CandidateSet(tuple[Candidate, ...]):
         return {c.name: c for c in self}
 
     @cached_property
-    def names(self) -> frozenset[str]:
-        return frozenset(self.by_name)
-
-    @cached_property
     def reports(self) -> tuple[ClusterReport, ...]:
         return tuple(c.report for c in self)
 

@@ -64,7 +64,7 @@ def _rank(name: str, policy: Policy, eligible: Eligible, question: Question) -> 
         raise PolicyError(f"policy {name!r} failed: {type(error).__name__}: {error}") from error
     if ranking.given is eligible.candidates and not ranking.dropped:
         return ranking  # complete by construction
-    given = CandidateSet.of(eligible.candidates).names
+    given = CandidateSet.of(eligible.candidates).by_name.keys()
     if len(ranking.names) + len(ranking.dropped) != len(given) or not given == {*ranking.names, *ranking.dropped}:
         raise PolicyError(f"policy {name!r} must rank or drop each cluster it is given once, and no other")
     for entry in () if ranking.reason is not None else ranking.ranked:

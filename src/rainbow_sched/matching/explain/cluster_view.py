@@ -26,19 +26,16 @@ class ClusterView:
     ever: Shape
     shape_of: Callable[[int], Shape]
 
-    def shape(self, i: int, root: Shape) -> Shape:
-        """Return a vertex's shape in the view with the root shape `root`."""
-        return self.fold.shape(i) if root is self.fold.root else self.shape_of(i)
-
     def where(self, type: str, root: Shape, shapes: Collection[Shape]) -> Where:
         """Return a few names of the vertices of `type` with one of `shapes`, and the number of further ones."""
         if not shapes:
             return Where()
         counts = multiplicities(root)
         total = sum(counts[shape] for shape in shapes)
+        shape_of = self.fold.shape if root is self.fold.root else self.shape_of
         names: list[str] = []
         for i in self.fold.structure.of_type(type):
-            if self.shape(i, root) in shapes:
+            if shape_of(i) in shapes:
                 names.append(self.fold.structure.name(i))
                 if len(names) == MAX_LISTED_NAMES:
                     break

@@ -55,7 +55,7 @@ class ClusterClasses:
         present = tuple([subsystem.name for subsystem in fold.subsystems if subsystem.name in self._subsystems])
         pattern: list[int] = []
         values: list[int] = []
-        for vertex, cls in fold.attached_classes():
+        for vertex, cls in fold.attached.items():
             met, about = self._read(cls)
             pattern += (vertex, met)
             values.append(about)

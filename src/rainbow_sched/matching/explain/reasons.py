@@ -84,7 +84,7 @@ class ReasonFinder:
 
     def _missing(self) -> Iterator[Reason]:
         for step in self.plan.missing:
-            types = tuple(sorted(self.view.fold.structure.types))
+            types = tuple(sorted(self.view.fold.structure.units))
             yield NoSuchType(group=step.path[0], level=self._path(step), type=step.level.type, known=types)
 
     def _cluster(self) -> Iterator[Finding]:

@@ -296,7 +296,7 @@ class ValueChanges:
     def _fits(self, suggestion: Suggestion, change: Change, meeting: int, view: ClusterView, root: Shape) -> bool:
         """Check if it fits. Within a situation this depends only on the vertices that meet the new value."""
         classes = self._facts.classes
-        where = tuple([bool(classes[cls] & meeting) for _, cls in view.fold.attached_classes()])
+        where = tuple([bool(classes[cls] & meeting) for cls in view.fold.attached.values()])
         fits = suggestion.answers.get(where)
         if fits is None:
             fits = suggestion.answers[where] = self._variants.fits((*suggestion.before, change), view, root)

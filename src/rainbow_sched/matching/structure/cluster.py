@@ -42,16 +42,16 @@ class Fold:
             for id, numbers in facts.read(subsystem).items():
                 i = structure.positions[id]
                 attached[i] = attached.get(i, frozenset()) | numbers
-        self._classes: dict[int, int] = {}  # of the vertices with attached facts
+        self.attached: dict[int, int] = {}  # the classes of the vertices with attached facts, parents first
         for i in sorted(attached):  # parents first
-            self._classes[i] = facts.join(self.cls(i), attached[i])
+            self.attached[i] = facts.join(self.cls(i), attached[i])
         self._own: dict[int, Shape] = self._special()
         self.root = self.shape(0)
 
     def cls(self, i: int) -> int:
         """Return the class of facts that hold at a vertex."""
         parents = self.graph.parents
-        classes = self._classes
+        classes = self.attached
         if not classes:
             return 0
         while i >= 0:
@@ -60,10 +60,6 @@ class Fold:
                 return cls
             i = parents[i]
         return 0
-
-    def attached_classes(self) -> Iterable[tuple[int, int]]:
-        """Return the vertices with attached facts, parents first, and their classes."""
-        return self._classes.items()
 
     def shape(self, i: int) -> Shape:
         """Return a vertex's shape when everything is free."""
@@ -74,7 +70,7 @@ class Fold:
         """Compute the shapes of the vertices above attached facts."""
         parents = self.graph.parents
         inside: dict[int, set[int]] = {}  # by vertex: children whose shape differs from the plain one in its class
-        for i in self._classes:
+        for i in self.attached:
             while parents[i] >= 0:
                 cached = inside.setdefault(parents[i], set())
                 if i in cached:
@@ -116,23 +112,19 @@ class Fold:
             unavailable[i] = i in state.down or (parents[i] >= 0 and unavailable.get(parents[i], False))
         changed: dict[int, list[int]] = {}
         for i in order:
-            counts = self._counts(i, changed.get(i, ()), made)
+            counts = dict(self.shape(i).kids)
+            for kid in changed.get(i, ()):
+                _swap(counts, self.shape(kid), made[kid])
             taken = min(state.taken.get(i, 0), self.graph.sizes[i])
             allowed = state.allowed is None or state.allowed(i)
-            clean = not taken and all(kid.clean for kid in counts)
-            whole = clean and not unavailable[i] and allowed and all(kid.whole for kid in counts)
+            clean = not taken and all(each.clean for each in counts)
+            whole = clean and not unavailable[i] and allowed and all(each.whole for each in counts)
             free = 0 if unavailable[i] else self.graph.sizes[i] - taken
             key = self.structure.own(i, self.cls(i), free, (clean, whole, allowed))
             made[i] = self.shapes.make(key, counts)
             if parents[i] >= 0:
                 changed.setdefault(parents[i], []).append(i)
         return made
-
-    def _counts(self, i: int, changed: Iterable[int], made: Mapping[int, Shape]) -> dict[Shape, int]:
-        counts = dict(self.shape(i).kids)
-        for kid in changed:
-            _swap(counts, self.shape(kid), made[kid])
-        return counts
 
 
 def _swap(counts: dict[Shape, int], before: Shape, after: Shape) -> None:

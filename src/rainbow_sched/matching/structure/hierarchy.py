@@ -59,7 +59,6 @@ class Structure:
         self.units: dict[str, set[str]] = {}
         for type, unit in zip(graph.types, graph.units, strict=True):
             self.units.setdefault(type, set()).add(unit)
-        self.types = frozenset(self.units)
         has_properties = any("properties" in metadata for metadata in graph.metadata.values())
         self._properties = self._inherited() if has_properties else []
         self.plain = self._bottom_up(shapes)

@@ -49,7 +49,7 @@ class Shapes:
 
     def make(self, key: ShapeKey, counts: Mapping[Shape, int]) -> Shape:
         """Return the shape with this key and these children."""
-        kids = tuple(sorted(counts.items(), key=_by_digest))
+        kids = tuple(sorted(counts.items(), key=lambda kid: kid[0].digest))
         full = (*key, kids)
         shape = self._known.get(full)
         if shape is None:
@@ -70,10 +70,6 @@ class Shapes:
             other = shape.by_class[cls] = self.make(key, counts)
             other.base = shape
         return other
-
-
-def _by_digest(item: tuple[Shape, int]) -> bytes:
-    return item[0].digest
 
 
 def _digest(key: ShapeKey, kids: Iterable[tuple[Shape, int]]) -> bytes:

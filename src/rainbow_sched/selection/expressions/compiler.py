@@ -7,6 +7,7 @@ The code is made of calls of the functions in `OPERATIONS`, constants, arithmeti
 from __future__ import annotations
 
 import ast
+import fnmatch
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -149,28 +150,6 @@ def _function(body: ast.expr) -> ast.expr:
 
 
 def compile_glob(pattern: str) -> Callable[[str], bool]:
-    """Return a test for a pattern with * and ?, in time linear in the text and without backtracking.
-
-    The parts between stars have a fixed length, so the leftmost match of each part is always right.
-    """
-    parts = pattern.split("*")
-    regexes = [re.compile("".join("." if c == "?" else re.escape(c) for c in part), re.DOTALL) for part in parts]
-    if len(regexes) == 1:
-        whole = regexes[0]
-        return lambda text: whole.fullmatch(text) is not None
-    first, *middle, last = regexes
-    tail = len(parts[-1])
-
-    def test(text: str) -> bool:
-        match = first.match(text)
-        if match is None:
-            return False
-        at, end = match.end(), len(text) - tail
-        for regex in middle:
-            match = regex.search(text, at, end) if at <= end else None
-            if match is None:
-                return False
-            at = match.end()
-        return at <= end and last.match(text, end) is not None
-
-    return test
+    """Return a test for a pattern with * and ?, in time linear in the text: fnmatch does not try a part twice."""
+    match = re.compile(fnmatch.translate(pattern.replace("[", "[[]"))).match
+    return lambda text: match(text) is not None
