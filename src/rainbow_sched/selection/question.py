@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from rainbow_sched.model.bid import Bid
 from rainbow_sched.model.candidate import NO_LIMITS, Candidate, Demand, OwnerLimits
 from rainbow_sched.model.decision import CRITERIA_KEYS, CriteriaPart
 from rainbow_sched.model.match import Fit
@@ -48,8 +47,7 @@ class Criteria:
             "configured": self.policy,
             "configured_options": dict(self.options),
         }
-        limits = {**field_values(self.limits), "only": sorted(self.limits.only), "never": sorted(self.limits.never)}
-        parts = (_request(self.request_hash, self.demand), policy_part, limits, self.stale_after)
+        parts = (_request(self.request_hash, self.demand), policy_part, _limits(self.limits), self.stale_after)
         return CriteriaPart(dict(zip(CRITERIA_KEYS, parts, strict=True)))
 
 
@@ -76,6 +74,13 @@ def _request(hash: str, demand: Demand) -> dict[str, Any]:
     }
 
 
-def field_values(value: Bid | OwnerLimits) -> dict[str, Any]:
-    """Return the fields by name, in their order."""
-    return {field.name: getattr(value, field.name) for field in fields(value)}
+def _limits(limits: OwnerLimits) -> dict[str, Any]:
+    return {
+        "deadline": limits.deadline,
+        "max_cost": limits.max_cost,
+        "only": sorted(limits.only),
+        "never": sorted(limits.never),
+        "prefer": limits.prefer,
+        "later": limits.later,
+        "otherwise": limits.otherwise,
+    }

@@ -12,7 +12,7 @@ from rainbow_sched.model.match import Fit
 from rainbow_sched.selection.bid_scores import Estimate
 from rainbow_sched.selection.eligibility import Eligible
 from rainbow_sched.selection.policies import Ranking
-from rainbow_sched.selection.question import Question, field_values
+from rainbow_sched.selection.question import Question
 
 
 def write_record(question: Question, eligible: Eligible, ranking: Ranking, outcome: DecisionOutcome) -> Decision:
@@ -63,9 +63,18 @@ def _outcome(outcome: DecisionOutcome) -> dict[str, Any]:
 
 
 def _bid(bid: Bid) -> dict[str, Any]:
-    values = {**field_values(bid), "source": bid.source.value}
-    del values["cluster"]
-    return values
+    return {
+        "yes": bid.yes,
+        "asked_at": bid.asked_at,
+        "valid_until": bid.valid_until,
+        "reason": bid.reason,
+        "start_p50": bid.start_p50,
+        "start_p90": bid.start_p90,
+        "runtime_factor": bid.runtime_factor,
+        "cost": bid.cost,
+        "source": bid.source.value,
+        "late": bid.late,
+    }
 
 
 def _estimate(estimate: Estimate) -> list[Any]:

@@ -119,12 +119,15 @@ class Least:
 
     def rank(self, candidates: Sequence[Candidate], demand: Demand, rng: Random) -> Ranking:
         """Rank by the value, then name; clusters that do not report the key come last."""
-        rows = [(number(c.state, self.key), c) for c in candidates]
-        rows.sort(key=lambda row: (row[0] is None, row[1].fit is not Fit.NOW, row[0] or 0.0, row[1].name))
+        rows = []
+        for c in candidates:
+            value = number(c.state, self.key)
+            rows.append((value is None, c.fit is not Fit.NOW, 0.0 if value is None else value, c.name))
         ranked = []
-        for value, c in rows:
-            shown = "is not known" if value is None else f"{value:g}"
-            ranked.append(Ranked(c.name, value, f"{self.key} {shown}{_suffix(c)}"))
+        for unknown, later, value, name in sorted(rows):
+            shown = "is not known" if unknown else f"{value:g}"
+            reason = f"{self.key} {shown}{NOT_NOW if later else ''}"
+            ranked.append(Ranked(name, None if unknown else value, reason))
         return Ranking(ranked, {})
 
 
