@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from rainbow_sched.matching.fit.levels import Plan, Step
-from rainbow_sched.matching.memo import memoized
+from rainbow_sched.matching.memo import Memoized
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.shapes import Shape
@@ -86,7 +86,7 @@ class Conditions:
         """Return True if the manager may choose any vertices of the step's type strictly inside."""
         return self._inside(step, shape) == {True} and self._has_named(step, shape)
 
-    @memoized
+    @Memoized
     def _has_named(self, step: Step, shape: Shape) -> bool:
         return step.number not in self._passed_on or any(
             (kid.type == step.level.type and self.met(step, kid)) or self._has_named(step, kid) for kid, _ in shape.kids
@@ -99,20 +99,20 @@ class Conditions:
             return False
         return not self._names_leaf(step) or (self._wanted <= shape.properties and self._is_clear(shape))
 
-    @memoized
+    @Memoized
     def _is_clear(self, shape: Shape) -> bool:
         """Return True if the request's hosts and forbidden properties exclude nothing of the vertex."""
         clear = shape.allowed and self._forbidden.isdisjoint(shape.properties)
         return clear and all(self._is_clear(kid) for kid, _ in shape.kids)
 
-    @memoized
+    @Memoized
     def _inside(self, step: Step, shape: Shape) -> frozenset[bool]:
         """Return whether the vertices of the step's type strictly inside meet the conditions, as the set of answers."""
         kids = [kid for kid, _ in shape.kids]
         here = (self._holds(step, kid) for kid in kids if kid.type == step.level.type)
         return frozenset(here).union(*(self._inside(step, kid) for kid in kids))
 
-    @memoized
+    @Memoized
     def mixed(self, host: Shape) -> int:
         """Return the mask of the steps that cannot use anything strictly inside a host."""
         return sum(step.bit for step in self.steps if step.level.type != HOST and self._inside(step, host) == MIXED)
@@ -121,7 +121,7 @@ class Conditions:
         """Return the mask of the steps that cannot use vertices neither in a host nor around one."""
         return sum(step.bit for step in self.steps if self._without_host(step, root) == MIXED)
 
-    @memoized
+    @Memoized
     def _without_host(self, step: Step, shape: Shape) -> frozenset[bool]:
         """Return the same as `_inside` for the vertices outside of hosts, the given one included."""
         if shape.type == HOST:
@@ -129,7 +129,7 @@ class Conditions:
         here = (self._holds(step, shape),) if shape.type == step.level.type and not self.has_host(shape) else ()
         return frozenset(here).union(*(self._without_host(step, kid) for kid, _ in shape.kids))
 
-    @memoized
+    @Memoized
     def has_host(self, shape: Shape) -> bool:
         """Return True if there is a host at or inside a vertex."""
         return shape.type == HOST or any(self.has_host(kid) for kid, _ in shape.kids)
@@ -290,7 +290,7 @@ class Binder:
     def _in_host(self, vertex: int) -> bool:
         return any(self._fold.graph.types[i] == HOST for i in self._fold.structure.above(vertex))
 
-    @memoized
+    @Memoized
     def _is_above(self, step: Step, vertex: int) -> bool:
         """Return True if the vertex or one above it has the step's type and meets its conditions."""
         if vertex < 0:

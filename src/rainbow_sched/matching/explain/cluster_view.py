@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from functools import cached_property
 
-from rainbow_sched.matching.memo import memoized
+from rainbow_sched.matching.memo import Memoized
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.shapes import Shape, multiplicities
@@ -45,19 +44,28 @@ class ClusterView:
 class ViewClasses:
     """The classes of facts of the vertices of each type in one view of a cluster."""
 
+    __slots__ = ("_by_type", "_root")
+
     def __init__(self, root: Shape) -> None:
         self._root = root
+        self._by_type: dict[str, set[int]] | None = None
 
     def of(self, type: str | None) -> Iterable[int]:
         """Return the classes of the vertices of a type; None means the cluster itself."""
-        return (self._root.cls,) if type is None else self._by_type.get(type, ())
-
-    @cached_property
-    def _by_type(self) -> dict[str, set[int]]:
-        by_type: dict[str, set[int]] = {}
-        for shape in multiplicities(self._root):
-            by_type.setdefault(shape.type, set()).add(shape.cls)
-        return by_type
+        if type is None:
+            return (self._root.cls,)
+        if self._by_type is None:
+            self._by_type = {}
+            seen = {self._root}
+            stack = [self._root]
+            while stack:
+                shape = stack.pop()
+                self._by_type.setdefault(shape.type, set()).add(shape.cls)
+                for kid, _ in shape.kids:
+                    if kid not in seen:
+                        seen.add(kid)
+                        stack.append(kid)
+        return self._by_type.get(type, ())
 
 
 class ValueReader:
@@ -72,11 +80,11 @@ class ValueReader:
         there = union(self._facts.classes[cls] for cls in classes)
         return self._sorted(frozenset([each.field for each in terms]), there & self._about(requirement.subsystem))
 
-    @memoized
+    @Memoized
     def _about(self, subsystem: str) -> int:
         return self._facts.bits_of_subsystem(subsystem)
 
-    @memoized
+    @Memoized
     def _sorted(self, fields: frozenset[str], there: int) -> tuple[Scalar, ...]:
         values: dict[str, Scalar] = {}
         for number in numbers_of(there):
@@ -84,7 +92,7 @@ class ValueReader:
                 values.setdefault(text, value)
         return tuple([values[text] for text in sorted(values)])
 
-    @memoized
+    @Memoized
     def _pairs(self, number: int, fields: frozenset[str]) -> tuple[tuple[str, Scalar], ...]:
         values = self._facts.fields[number]
         return tuple((str(value), value) for field in sorted(fields & values.keys()) for value in values[field])

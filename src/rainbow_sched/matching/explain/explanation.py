@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from rainbow_sched.matching.explain.cluster_view import ClusterView, ValueReader, ViewClasses
 from rainbow_sched.matching.explain.reasons import Finding, ReasonFinder
 from rainbow_sched.matching.explain.suggestions import Suggestions, ValueChanges, Variants, find_changes
-from rainbow_sched.matching.memo import memoized
+from rainbow_sched.matching.memo import Memoized
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.shapes import Shape, multiplicities
@@ -61,7 +61,7 @@ class ClusterClasses:
             values.append(about)
         return ClassKey((fold.structure, present, tuple(pattern)), tuple(values))
 
-    @memoized
+    @Memoized
     def _read(self, cls: int) -> tuple[int, int]:
         """Return the requirements that a class of facts meets and its facts about them, as bit sets."""
         facts = self._facts.classes[cls]

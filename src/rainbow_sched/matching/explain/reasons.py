@@ -11,7 +11,7 @@ from rainbow_sched.matching.fit.fit import Fitter
 from rainbow_sched.matching.fit.levels import BYTES, Step, measured
 from rainbow_sched.matching.fit.parts import Part
 from rainbow_sched.matching.fit.search import MAX_STEPS
-from rainbow_sched.matching.memo import memoized
+from rainbow_sched.matching.memo import Memoized
 from rainbow_sched.matching.structure.shapes import Shape, multiplicities
 from rainbow_sched.model.changes import format_requirement, level_types
 from rainbow_sched.model.reasons import (
@@ -166,7 +166,7 @@ class ReasonFinder:
                 holders = [shape for shape in hosts if units[shape] == best] if best else []
                 yield self._too_few(inner, best, step.level.type, holders)
 
-    @memoized
+    @Memoized
     def _units_inside(self, shape: Shape, step: Step) -> int:
         """Return the free units of a leaf step's type inside a vertex, regardless of requirements."""
         return sum(self._units_of(kid, step) * count for kid, count in shape.kids)

@@ -16,7 +16,7 @@ from rainbow_sched.matching.explain.cluster_view import ClusterView, ValueReader
 from rainbow_sched.matching.fit.fit import Fitter
 from rainbow_sched.matching.fit.levels import Step
 from rainbow_sched.matching.fit.search import MAX_STEPS, StepBudget
-from rainbow_sched.matching.memo import memoized
+from rainbow_sched.matching.memo import Memoized
 from rainbow_sched.matching.structure.facts import Facts, value_types
 from rainbow_sched.matching.structure.shapes import Shape
 from rainbow_sched.model.binding import NodeRules
@@ -47,12 +47,12 @@ class Variants:
         self.levels = RequestSummary.of(request).levels
         self.work = MAX_LEVELS
 
-    @memoized
+    @Memoized
     def request(self, changes: Changes) -> Request:
         """Return the request with these changes applied."""
         return changes[-1].apply(self.request(changes[:-1])) if changes else self._request
 
-    @memoized
+    @Memoized
     def fitter(self, changes: Changes) -> Fitter:
         """Return the matcher of the request with these changes applied."""
         steps = MAX_STEPS if not changes else MAX_STEPS // 8  # changes that are slow to verify are not suggested

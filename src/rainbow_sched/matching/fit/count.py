@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from rainbow_sched.matching.fit.levels import Step
 from rainbow_sched.matching.fit.parts import Part, Parts
-from rainbow_sched.matching.memo import memoized
+from rainbow_sched.matching.memo import Memoized
 
 MANY = 1 << 62
 
@@ -31,13 +31,16 @@ def competes(parts: Parts, root: Part) -> bool:
 class _Competition:
     def __init__(self, parts: Parts) -> None:
         self.exclusive = [step for step in parts.plan.steps if step.level.exclusive and not step.leaf]
+        self.seen: dict[Part, bool] = {}
         self.chooser_masks: dict[Part, int] = {}
         self.sizes: dict[int, int] = {}  # by leaf step's bit: the one size of its pieces
 
-    @memoized
     def within(self, part: Part) -> bool:
-        inner = [self.within(kid) for kid, _ in part.content.kids]
-        return any(inner) or self._here(part)
+        cached = self.seen.get(part)
+        if cached is None:
+            inner = [self.within(kid) for kid, _ in part.content.kids]
+            cached = self.seen[part] = any(inner) or self._here(part)
+        return cached
 
     def _here(self, part: Part) -> bool:
         content = part.content
@@ -61,6 +64,8 @@ class Counter:
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
+        self._room: dict[tuple[int, int], int] = {}
+        self._most: dict[tuple[int, int], int] = {}
 
     def fits(self, root: Part) -> bool:
         """Return True if all levels of the request fit, each counted alone."""
@@ -95,7 +100,7 @@ class Counter:
         pools = self.parts.pools
         return sum(units for number, units in enumerate(part.slack) if pools[number][1] & step.bit)
 
-    @memoized
+    @Memoized
     def _pieces(self, part: Part, step: Step) -> tuple[int, int]:
         """Return the size and the number of the pieces that a leaf step takes whole."""
         size, pieces = 1, 0
@@ -107,7 +112,7 @@ class Counter:
                 pieces += more * count
         return size, pieces
 
-    @memoized
+    @Memoized
     def whole_units(self, part: Part, step: Step) -> int:
         """Return the units that a leaf step can take in whole vertices, of any size, inside `part`."""
         if not part.whole_masks & step.bit:
@@ -115,14 +120,17 @@ class Counter:
         own = part.content.amount if part.content.whole_mask & step.bit else 0
         return own + sum(self.whole_units(kid, step) * count for kid, count in part.content.kids)
 
-    @memoized
     def most(self, part: Part, step: Step) -> int:
         """Return the maximum of slots of `step` strictly inside `part`, any number of them in one vertex."""
-        found = 0
-        for kid, count in part.content.kids:
-            inside = self.room(kid, step) if kid.content.chooser_mask & step.bit else self.most(kid, step)
-            found += inside * count
-        return found
+        key = (part.serial, step.number)
+        cached = self._most.get(key)
+        if cached is None:
+            cached = 0
+            for kid, count in part.content.kids:
+                inside = self.room(kid, step) if kid.content.chooser_mask & step.bit else self.most(kid, step)
+                cached += inside * count
+            self._most[key] = cached
+        return cached
 
     def spread(self, part: Part, step: Step, times: int) -> int:
         """Return the same as `most`, with at most `times` slots in one vertex."""
@@ -134,12 +142,17 @@ class Counter:
                 found += self.spread(kid, step, times) * count
         return found
 
-    @memoized
     def room(self, part: Part, step: Step) -> int:
         """Return the maximum of slots of `step` in this one vertex."""
-        if step.level.exclusive:
-            return int(part.content.clean and all(self.enough(part, inner, 1) for inner in step.inside))
-        return self.copies(part, step)
+        key = (part.serial, step.number)
+        cached = self._room.get(key)
+        if cached is None:
+            if step.level.exclusive:
+                cached = int(part.content.clean and all(self.enough(part, inner, 1) for inner in step.inside))
+            else:
+                cached = self.copies(part, step)
+            self._room[key] = cached
+        return cached
 
     def copies(self, part: Part, step: Step) -> int:
         """Return how many times everything inside `step` fits into `part`."""

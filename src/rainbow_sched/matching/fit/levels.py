@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from rainbow_sched.matching.structure.values import union
 from rainbow_sched.model.quantities import factor
 from rainbow_sched.model.request import Level, Request
 from rainbow_sched.model.request_summary import RequestSummary
@@ -111,7 +110,7 @@ class _PlanBuilder:
             need=need,
             mode=mode,
             virtual=bool(inside) and level.abstract and lacking and not level.requires,
-            leaves=union(inner.leaves for inner in inside) if inside else 1 << number,
+            leaves=sum(inner.leaves for inner in inside) if inside else 1 << number,
         )
 
     def amount(self, level: Level) -> tuple[int, str]:

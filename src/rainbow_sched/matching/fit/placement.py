@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from rainbow_sched.matching.fit.hints import Hints
 from rainbow_sched.matching.fit.levels import Plan, Step, measured
-from rainbow_sched.matching.memo import memoized
+from rainbow_sched.matching.memo import Memoized
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.model.request import Level, Request
@@ -92,7 +92,7 @@ class _Within:
         found = self._of_type(type)
         return found if anchor <= 0 else [i for i in found if self._lies_in(i, anchor)]
 
-    @memoized
+    @Memoized
     def _of_type(self, type: str) -> list[int]:
         structure = self._fold.structure
         found: set[int] = set()
