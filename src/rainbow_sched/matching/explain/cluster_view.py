@@ -73,26 +73,36 @@ class ValueReader:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
+        self._about: dict[str, int] = {}  # by subsystem: its facts as a bit set
+        self._read: dict[tuple[str, frozenset[str], int], tuple[tuple[str, Scalar], ...]] = {}
+        self._found: dict[tuple[str, frozenset[str], int], tuple[Scalar, ...]] = {}
 
     def existing(self, requirement: Requirement, classes: Iterable[int], term: int | None = None) -> tuple[Scalar, ...]:
         """Return the values of the requirement's fields (or of one term) in these classes, in a fixed order."""
+        name = requirement.subsystem
         terms = requirement.terms if term is None else requirement.terms[term : term + 1]
-        there = union(self._facts.classes[cls] for cls in classes)
-        return self._sorted(frozenset([each.field for each in terms]), there & self._about(requirement.subsystem))
+        fields = frozenset([each.field for each in terms])
+        if name not in self._about:
+            self._about[name] = self._facts.bits_of_subsystem(name)
+        there = 0
+        for cls in classes:
+            there |= self._facts.classes[cls]
+        there &= self._about[name]
+        cached = self._found.get((name, fields, there))
+        if cached is None:
+            cached = self._found[name, fields, there] = self._sorted(name, fields, there)
+        return cached
 
-    @Memoized
-    def _about(self, subsystem: str) -> int:
-        return self._facts.bits_of_subsystem(subsystem)
-
-    @Memoized
-    def _sorted(self, fields: frozenset[str], there: int) -> tuple[Scalar, ...]:
+    def _sorted(self, name: str, fields: frozenset[str], there: int) -> tuple[Scalar, ...]:
         values: dict[str, Scalar] = {}
         for number in numbers_of(there):
-            for text, value in self._pairs(number, fields):
+            pairs = self._read.get((name, fields, number))
+            if pairs is None:
+                pairs = self._read[name, fields, number] = self._pairs(number, fields)
+            for text, value in pairs:
                 values.setdefault(text, value)
         return tuple([values[text] for text in sorted(values)])
 
-    @Memoized
     def _pairs(self, number: int, fields: frozenset[str]) -> tuple[tuple[str, Scalar], ...]:
         values = self._facts.fields[number]
         return tuple((str(value), value) for field in sorted(fields & values.keys()) for value in values[field])
