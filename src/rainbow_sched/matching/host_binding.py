@@ -72,11 +72,6 @@ class Conditions:
         """Return True if only some hosts may meet the step's requirements."""
         return step.number in self._limited or step.number in self._passed_on
 
-    @property
-    def bind_any(self) -> bool:
-        """Return True if `binds` is true for any step."""
-        return any(self.binds(step) for step in self.plan.steps if not step.virtual)
-
     def met(self, step: Step, shape: Shape) -> bool:
         """Return True if a vertex of the step's type meets all requirements."""
         facts = self._facts.classes[shape.cls]
@@ -178,7 +173,9 @@ class Binder:
         self._fold = fold
         self._shape_of = shape_of
         self._hosts: Sequence[int] = fold.structure.of_type(HOST)
-        self._binds = conditions.bind_any and not (conditions.plan.missing or conditions.plan.unclear)
+        plan = conditions.plan
+        binds_any = any(conditions.binds(step) for step in plan.steps if not step.virtual)
+        self._binds = binds_any and not (plan.missing or plan.unclear)
 
     def binding(self) -> Binding:
         """Return the hosts of each group, and the mixed hosts that are left out."""

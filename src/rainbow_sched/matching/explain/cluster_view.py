@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from rainbow_sched.matching.memo import Memoized
 from rainbow_sched.matching.structure.cluster import Fold
 from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.matching.structure.shapes import Shape, multiplicities
-from rainbow_sched.matching.structure.values import numbers_of, union
+from rainbow_sched.matching.structure.values import numbers_of
 from rainbow_sched.model.reasons import Where
 from rainbow_sched.model.request import Requirement, Scalar
 
