@@ -24,9 +24,7 @@ PLACEHOLDERS = re.compile(r"[A-Z]{3,}|00NN")  # NAME in recipes
 def files() -> frozenset[str]:
     """All Python files of the repository, by path."""
     folders = ("src", "tests", "tools", "bench", "examples")
-    return frozenset(
-        path.relative_to(ROOT).as_posix() for folder in folders for path in (ROOT / folder).rglob("*.py")
-    )
+    return frozenset(path.relative_to(ROOT).as_posix() for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 
 @cache
