@@ -142,7 +142,7 @@ def _check_encoding(args: Sequence[str]) -> None:
 
 
 def _usage_error(error: click.ClickException, args: Sequence[str]) -> int:
-    from rainbow_sched.cli.shell.messages import print_error
+    from rainbow_sched.cli.shell.exit_codes import print_error
 
     message = error.format_message().rstrip(".")
     ctx = getattr(error, "ctx", None)
@@ -152,7 +152,7 @@ def _usage_error(error: click.ClickException, args: Sequence[str]) -> int:
 
 
 def _own_error(error: Exception, args: Sequence[str]) -> int:
-    from rainbow_sched.cli.shell.messages import print_error
+    from rainbow_sched.cli.shell.exit_codes import print_error
 
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("rainbow"):
         from rainbow_sched.installation import missing

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rainbow_sched.client.private_files import OTHERS, write_whole
 from rainbow_sched.model.errors import Invalid, NotFound, TooLarge
 
 FILE_NAME = "rainbow-config.yaml"
@@ -39,6 +40,10 @@ class Config:
                 return None
             value = value[key]
         return value
+
+    def exposed(self) -> bool:
+        """Return True if other users of the machine may read or change the file, which holds secrets."""
+        return self.path is not None and self.path.exists() and bool(self.path.stat().st_mode & OTHERS)
 
     def text(self, *keys: str) -> str:
         """Return the value under `keys` as text; empty if it is absent, null or not a scalar."""
@@ -140,7 +145,6 @@ def load(path: Path | None) -> Config:
 
 def save(config: Config, path: Path) -> None:
     """Write `config` to `path` atomically, readable by its owner only."""
-    from rainbow_sched.client.private_files import write_whole  # most commands only read
     from rainbow_sched.documents.yaml_writer import to_yaml
 
     write_whole(path, to_yaml(dict(config.values)).encode())

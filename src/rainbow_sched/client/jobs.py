@@ -156,7 +156,8 @@ class JobClient:
     async def submit_one(self, submission: JobSubmission) -> Submitted:
         """Submit one job; it is durable when this returns."""
         only = submission.terms.only_clusters
-        return from_message(Submitted, await self.connection.call(SUBMIT, submission.to_message(), only=only))
+        answer = await self.connection.call(SUBMIT, submission.to_message(), only=only)
+        return Submitted(answer.id, answer.state, answer.cluster, answer.reason)
 
     async def submit_batch(self, submissions: Sequence[JobSubmission]) -> tuple[Submitted, ...]:
         """Submit several jobs in one call: all or none."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from rainbow_sched.model.errors import Invalid
 
 PRIVATE_MODE = 0o600
+OTHERS = stat.S_IRWXG | stat.S_IRWXO  # permissions of the group and of all
 
 
 def write_whole(path: Path, data: bytes, mode: int = PRIVATE_MODE) -> None:
@@ -42,15 +43,10 @@ def sync_folder(path: Path) -> None:
         os.close(handle)
 
 
-def open_to_others(path: Path) -> bool:
-    """True if other users of the machine may read or change the file."""
-    return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
-
-
 def check_private(path: Path) -> None:
     """Raise Invalid if other users of this machine can read or change the file."""
     try:
-        exposed = open_to_others(path)
+        exposed = path.stat().st_mode & OTHERS
     except OSError as error:
         raise Invalid(f"cannot read {path}: {error.strerror}") from None
     if exposed:

@@ -5,6 +5,7 @@ The default token is the one in the data folder of the user's own server on this
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import stat
 from collections.abc import Mapping
@@ -14,7 +15,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from rainbow_sched.client import config as configs
 from rainbow_sched.client.config import Config
-from rainbow_sched.model.addresses import is_loopback
 from rainbow_sched.model.errors import Invalid, NotFound
 
 DEFAULT_SERVER = "127.0.0.1:50051"
@@ -236,3 +236,13 @@ def read_secret(path: str, what: str) -> str:
     if not text or "\n" in text:
         raise Invalid(f"{path} must contain only {what}, on one line")
     return text
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if only this machine can reach `host`, a name or an IP address."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rainbow_sched.client.private_files import check_private, write_whole
-from rainbow_sched.model.addresses import is_loopback
+from rainbow_sched.client.settings import is_loopback
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.server.admission.limits import AdmissionLimits
 from rainbow_sched.server.oidc import OidcOptions

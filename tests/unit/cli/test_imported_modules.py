@@ -18,16 +18,16 @@ sys.exit(code)
 BOTH = {
     *("cli", "cli.main", "cli.commands", "cli.input", "cli.input.options"),
     *("cli.render", "cli.render.listings", "cli.render.terminal", "cli.render.times"),
-    *("cli.shell", "cli.shell.connect", "cli.shell.exit_codes", "cli.shell.lazy_group", "cli.shell.messages"),
+    *("cli.shell", "cli.shell.connect", "cli.shell.lazy_group"),
     *("client", "client.config", "client.connection", "client.jobs", "client.private_files", "client.settings"),
     *("client.statuses", "client.views"),
-    *("model", "model.errors", "model.addresses", "model.hints", "model.job_state", "pb", "pb.v2", "pb.v2.jobs_pb2"),
+    *("model", "model.errors", "model.hints", "model.job_state", "pb", "pb.v2", "pb.v2.jobs_pb2"),
 }
 OURS = {
     "jobs": BOTH | {"cli.commands.jobs", "cli.render.jobs"},
     "submit": BOTH
     | {
-        *("cli.commands.submit", "cli.input.cluster_names", "cli.input.job_options", "cli.input.job_request"),
+        *("cli.commands.submit", "cli.input.job_options", "cli.input.job_request", "cli.shell.exit_codes"),
         *("client.submission", "documents", "documents.reader"),
         *("jobspecs", "jobspecs.canonical", "jobspecs.dialects", "jobspecs.dialects.flags"),
         *("jobspecs.manager_options", "jobspecs.reading", "jobspecs.reading.counts", "jobspecs.reading.durations"),

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from rainbow_sched.client import config
 from rainbow_sched.client.config import Config
-from rainbow_sched.client.private_files import open_to_others
 from rainbow_sched.client.settings import Overrides, Tls, addresses, read_secret, resolve
 from rainbow_sched.model.errors import Invalid, NotFound
 
@@ -93,10 +92,10 @@ def test_other_values_in_a_file_survive_a_change(tmp_path_factory, values, keys)
 
 def test_a_saved_file_is_for_its_owner_alone_even_if_it_was_open(file):
     file.chmod(0o644)
-    assert open_to_others(file)
+    assert config.load(file).exposed()
     config.save(config.load(file), file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert not open_to_others(file)
+    assert not config.load(file).exposed()
     assert [entry.name for entry in file.parent.iterdir()] == [file.name]
 
 

@@ -16,8 +16,8 @@ from rainbow_sched.cli.render.listings import (
     print_listing,
     text,
 )
+from rainbow_sched.cli.render.terminal import print_message
 from rainbow_sched.cli.shell.connect import Connector, connected
-from rainbow_sched.cli.shell.messages import print_message
 
 if TYPE_CHECKING:
     from rainbow_sched.client.access import AuditLog

@@ -7,12 +7,12 @@ from functools import partial
 
 import click
 
-from rainbow_sched.cli.input.cluster_names import unknown_cluster
+from rainbow_sched.cli.input.job_request import unknown_cluster
 from rainbow_sched.cli.input.options import on_clusters, output
 from rainbow_sched.cli.render import clusters as render_clusters
 from rainbow_sched.cli.render.listings import MACHINE_FORMATS, print_document, print_listing
+from rainbow_sched.cli.render.terminal import print_message
 from rainbow_sched.cli.shell.connect import Connector, connected
-from rainbow_sched.cli.shell.messages import print_message
 from rainbow_sched.model.errors import NotFound
 
 EPILOG = """\b

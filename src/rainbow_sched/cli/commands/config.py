@@ -9,9 +9,9 @@ import click
 
 from rainbow_sched.cli.input.options import output
 from rainbow_sched.cli.render.listings import Column, Listing, print_listing, text
+from rainbow_sched.cli.render.terminal import print_message
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
-from rainbow_sched.cli.shell.messages import print_message
 from rainbow_sched.client.config import Config, default_values, save
 from rainbow_sched.client.settings import DEFAULT_SERVER, ClientSettings, addresses, read_secret
 from rainbow_sched.model.errors import AlreadyExists

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from rainbow_sched.cli.input.graph_files import cluster_settings
+from rainbow_sched.cli.render.terminal import print_message
 from rainbow_sched.cli.shell.connect import Connector, connected
-from rainbow_sched.cli.shell.messages import print_message
 from rainbow_sched.client.config import Config, save
 from rainbow_sched.model.errors import Conflict, NotFound, Unauthenticated
 

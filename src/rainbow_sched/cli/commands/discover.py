@@ -48,7 +48,7 @@ Examples:
 @document_output()
 def discover(manager: str, name: str | None, options: tuple[str, ...], out: str | None, format: str) -> None:
     """Describe this machine or cluster. Nothing is sent."""
-    from rainbow_sched.cli.shell.messages import print_message
+    from rainbow_sched.cli.render.terminal import print_message
     from rainbow_sched.discovery.finder import discover_cluster
     from rainbow_sched.discovery.host import hostname
     from rainbow_sched.installation import require_extra

@@ -13,9 +13,9 @@ import click
 from rainbow_sched.cli.input.options import number, on_clusters, output, pairs
 from rainbow_sched.cli.render import jobs as render_jobs
 from rainbow_sched.cli.render.listings import MACHINE_FORMATS, json_text, print_document, print_listing
+from rainbow_sched.cli.render.terminal import print_message
 from rainbow_sched.cli.render.times import parse_time
 from rainbow_sched.cli.shell.connect import Connector, connected
-from rainbow_sched.cli.shell.messages import print_message
 
 if TYPE_CHECKING:
     from rainbow_sched.client.jobs import JobClient, JobFilter, JobInfo

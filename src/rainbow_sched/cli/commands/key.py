@@ -6,9 +6,9 @@ import os
 
 import click
 
+from rainbow_sched.cli.render.terminal import print_message
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
-from rainbow_sched.cli.shell.messages import print_message
 
 EPILOG = """\b
 A site can require signed jobs (rainbow agent --allowed-signers FILE). Then even a

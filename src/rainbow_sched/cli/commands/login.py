@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from rainbow_sched.cli.input.graph_files import config_path_to_write
+from rainbow_sched.cli.render.terminal import print_message
 from rainbow_sched.cli.shell.connect import Connector, connected
-from rainbow_sched.cli.shell.messages import print_message
 from rainbow_sched.client.config import save
 from rainbow_sched.client.settings import ClientSettings, Tls
 from rainbow_sched.model.errors import Denied, Invalid, Unavailable

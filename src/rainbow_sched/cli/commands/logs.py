@@ -68,7 +68,7 @@ def logs(connector: Connector, job: str, follow: bool, tail: int, stream: str | 
 
 async def _report_if_held(client: JobClient, id: int) -> None:
     from rainbow_sched.cli.render.jobs import info
-    from rainbow_sched.cli.shell.messages import print_message
+    from rainbow_sched.cli.render.terminal import print_message
 
     job = (await client.job(id)).as_dict()
     if job["state"] == "held":
@@ -77,7 +77,7 @@ async def _report_if_held(client: JobClient, id: int) -> None:
 
 async def _report_no_output(client: JobClient, id: int) -> None:
     from rainbow_sched.cli.render.jobs import ENDED, info, state_word
-    from rainbow_sched.cli.shell.messages import print_message
+    from rainbow_sched.cli.render.terminal import print_message
 
     job = (await client.job(id)).as_dict()
     known = f" ({info(job)})" if info(job) else ""

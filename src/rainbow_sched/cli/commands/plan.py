@@ -37,8 +37,7 @@ def plan(connector: Connector, options: JobOptions, format: str) -> int:
 
     Takes the options of rainbow submit, and submits nothing.
     """
-    from rainbow_sched.cli.input.cluster_names import check_clusters
-    from rainbow_sched.cli.input.job_request import prepare
+    from rainbow_sched.cli.input.job_request import check_clusters, prepare
     from rainbow_sched.cli.render import decisions
     from rainbow_sched.cli.render.terminal import columns
     from rainbow_sched.model.decision import Decision

@@ -10,8 +10,8 @@ import click
 from rainbow_sched.cli.input.graph_files import cluster_settings
 from rainbow_sched.cli.input.options import WholeNumber, output
 from rainbow_sched.cli.render.listings import Column, Listing, print_listing, text
+from rainbow_sched.cli.render.terminal import print_message
 from rainbow_sched.cli.shell.connect import Connector, connected
-from rainbow_sched.cli.shell.messages import print_message
 
 if TYPE_CHECKING:
     from rainbow_sched.client.async_client import AsyncClient

@@ -10,9 +10,9 @@ import click
 from rainbow_sched.cli.input import graph_files
 from rainbow_sched.cli.input.options import Command, document_output
 from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
+from rainbow_sched.cli.render.terminal import print_message
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
-from rainbow_sched.cli.shell.messages import print_message
 from rainbow_sched.client.config import Config
 from rainbow_sched.client.config import save as save_config
 from rainbow_sched.client.settings import ClientSettings, new_config_values

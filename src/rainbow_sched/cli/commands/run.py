@@ -50,9 +50,9 @@ def run(connector: Connector, options: JobOptions, raw: bool) -> int:
     key = signing_key(options, os.environ)
 
     async def submit_and_follow(client: JobClient) -> int:
-        from rainbow_sched.cli.input.cluster_names import check_clusters
+        from rainbow_sched.cli.input.job_request import check_clusters
+        from rainbow_sched.cli.render.terminal import print_message
         from rainbow_sched.cli.shell.attached_job import AttachedJob
-        from rainbow_sched.cli.shell.messages import print_message
 
         await check_clusters(client, prepared.submission.terms)
         for ignored in prepared.request.ignored:

@@ -12,8 +12,8 @@ import click
 
 from rainbow_sched.cli.input.options import Command, WholeNumber, document_output, pairs
 from rainbow_sched.cli.render.listings import print_document
+from rainbow_sched.cli.render.terminal import print_message
 from rainbow_sched.cli.shell.lazy_group import CommandGroup
-from rainbow_sched.cli.shell.messages import print_message
 
 if TYPE_CHECKING:
     from rainbow_sched.client.config import Config
@@ -160,13 +160,12 @@ def server(
     if ctx.invoked_subcommand is not None:
         return
     from rainbow_sched.client.config import Config, load
-    from rainbow_sched.client.private_files import open_to_others
     from rainbow_sched.server.main import serve
     from rainbow_sched.server.options import ServerOptions, limits_from, oidc_from
 
     config = load(Path(config_path)) if config_path else Config()
     registration_secret = config.text("scheduler", "secret")
-    if registration_secret and config.path is not None and open_to_others(config.path):
+    if registration_secret and config.exposed():
         print_message(
             f"warning: {config.path} holds a secret and other users can read it; run: chmod 600 {config.path}"
         )

@@ -49,8 +49,8 @@ def submit(connector: Connector, format: str, options: JobOptions) -> int:
     with importing():
         from rainbow_sched.cli.input.job_request import prepare, signing_key
     from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text
+    from rainbow_sched.cli.render.terminal import print_message
     from rainbow_sched.cli.shell.exit_codes import ExitCode
-    from rainbow_sched.cli.shell.messages import print_message
 
     prepared = prepare(options, time.time(), os.environ)
     key = signing_key(options, os.environ)
@@ -70,13 +70,12 @@ def submit(connector: Connector, format: str, options: JobOptions) -> int:
     outcome = answer.reason or (f"goes to {answer.cluster}" if answer.cluster else f"is {answer.state}")
     where = f" → {answer.cluster}" if answer.cluster and answer.cluster not in outcome else ""
     print_message(f"{outcome}{where}" + (f" (first of {len(answers)} jobs)" if options.array else ""))
-    click.echo(format_ranges((one.id for one in answers), " "))
+    click.echo(format_ranges((one.id for one in answers), " ") if options.array else answer.id)
     return code
 
 
 async def _submit(client: JobClient, prepared: PreparedJob, key: Ed25519PrivateKey | None) -> tuple[Submitted, ...]:
-    from rainbow_sched.cli.input.cluster_names import check_clusters
-    from rainbow_sched.cli.input.job_request import sign
+    from rainbow_sched.cli.input.job_request import check_clusters, sign
 
     await check_clusters(client, prepared.submission.terms)
     submission = await sign(client, prepared, key)

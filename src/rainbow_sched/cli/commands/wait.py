@@ -12,9 +12,9 @@ from rainbow_sched.cli.input.job_ids import resolve
 from rainbow_sched.cli.input.options import output
 from rainbow_sched.cli.render import jobs
 from rainbow_sched.cli.render.listings import print_listing
+from rainbow_sched.cli.render.terminal import print_message
 from rainbow_sched.cli.shell.connect import Connector, connected
 from rainbow_sched.cli.shell.exit_codes import ExitCode, exit_code_of_job
-from rainbow_sched.cli.shell.messages import print_message
 
 if TYPE_CHECKING:
     from rainbow_sched.client.jobs import JobClient, JobInfo

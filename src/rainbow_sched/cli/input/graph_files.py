@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rainbow_sched.cli.shell.messages import print_message
+from rainbow_sched.cli.render.terminal import print_message
 from rainbow_sched.client.settings import ClientSettings, read_secret
 from rainbow_sched.model.errors import Invalid
 

@@ -1,4 +1,4 @@
-"""Build the submission of a job from options, a jobspec or a script, and sign it."""
+"""Build the submission of a job from options, a jobspec or a script, check its clusters, and sign it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 from rainbow_sched.cli.input.job_options import JobOptions
 from rainbow_sched.cli.input.options import names, pairs
+from rainbow_sched.cli.render.terminal import print_message
 from rainbow_sched.cli.render.times import parse_time
 from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.jobspecs import canonical
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.jobspecs.reading.durations import parse_duration
-from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.errors import Denied, Invalid, NotFound, Unauthenticated
+from rainbow_sched.model.hints import nearest
 from rainbow_sched.model.job import MAX_DEPENDENCIES, Terms
 from rainbow_sched.model.ranges import parse_range
 from rainbow_sched.model.request import Group, Request
@@ -232,3 +234,28 @@ async def sign(client: JobClient, prepared: PreparedJob, key: Ed25519PrivateKey 
     owner = (await AccessClient(client.connection).who_am_i()).name
     exact = replace(prepared.submission, canonical=canonical.to_json(prepared.request), text="", dialect="")
     return signed(exact, key, owner, time.time())
+
+
+async def check_clusters(client: JobClient, terms: Terms) -> None:
+    """Raise NotFound for an unknown cluster in -M, and warn of one in --not."""
+    if not terms.only_clusters and not terms.not_clusters:
+        return
+    from rainbow_sched.client.clusters import ClusterClient
+
+    try:
+        known = {cluster.name for cluster in await ClusterClient(client.connection).clusters()}
+    except (Denied, Unauthenticated):
+        return  # a user may submit to clusters without the right to list them
+    for name in terms.only_clusters:
+        if name not in known:
+            raise NotFound(unknown_cluster(name, known))
+    for name in terms.not_clusters:
+        if name not in known:
+            print_message(f"warning: --not {name}: {unknown_cluster(name, known)}")
+
+
+def unknown_cluster(name: str, known: set[str]) -> str:
+    """Return the message for an unknown cluster, with a suggestion."""
+    near = nearest(name, known, cutoff=0.75)
+    hint = f"did you mean {near}?" if near else "`rainbow clusters` lists those you may see"
+    return f"there is no cluster {name!r}; {hint}"

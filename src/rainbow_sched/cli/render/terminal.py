@@ -1,4 +1,4 @@
-"""Remove control sequences from text before it is printed on a terminal.
+"""Text for a terminal: without control sequences, in columns, and messages on stderr.
 
 `clean` takes a whole text; `Cleaner` takes it in chunks, with the same result wherever it is split.
 """
@@ -44,6 +44,11 @@ def clean(text: str) -> str:
 def one_line(text: str) -> str:
     """Clean a text and join its lines, for names and reasons in tables and messages."""
     return " ".join(clean(text).split())
+
+
+def print_message(message: str) -> None:
+    """Print one line to stderr."""
+    print(f"rainbow: {one_line(message)}", file=sys.stderr, flush=True)
 
 
 def columns() -> int:

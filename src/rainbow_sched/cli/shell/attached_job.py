@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rainbow_sched.cli.render.jobs import info, state_letter
-from rainbow_sched.cli.render.terminal import one_line
+from rainbow_sched.cli.render.terminal import one_line, print_message
 from rainbow_sched.cli.render.times import format_stopwatch
 from rainbow_sched.cli.shell.exit_codes import ExitCode, exit_code_of_job
-from rainbow_sched.cli.shell.messages import print_message
 from rainbow_sched.cli.shell.output_stream import OutputPrinter
 from rainbow_sched.client.jobs import JobClient, JobFilter, JobInfo
 from rainbow_sched.model.errors import RainbowError

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
+from rainbow_sched.cli.render.terminal import print_message
 from rainbow_sched.cli.render.times import format_duration
 from rainbow_sched.cli.shell.lazy_group import importing
-from rainbow_sched.cli.shell.messages import print_message
 
 if TYPE_CHECKING:
     from rainbow_sched.client.async_client import AsyncClient
@@ -34,15 +34,14 @@ class Connector(NamedTuple):
 
         `new_config`: the command writes the config file, so it need not exist yet.
         """
-        from rainbow_sched.client.private_files import open_to_others
         from rainbow_sched.client.settings import Overrides, read_secret, resolve
 
         token = read_secret(self.token_file, "a token") if self.token_file else None
         settings = resolve(
             Overrides(server=self.server, config_path=self.config_path, token=token, new_config=new_config)
         )
-        path = settings.config.path
-        if path is not None and path.exists() and open_to_others(path):
+        if settings.config.exposed():
+            path = settings.config.path
             print_message(
                 f"warning: {path} holds secrets and others on this machine can read it; run: chmod 600 {path}"
             )

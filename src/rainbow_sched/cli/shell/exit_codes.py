@@ -1,13 +1,19 @@
-"""Exit codes of the program, for errors and for ended jobs."""
+"""Exit codes of the program, for errors and for ended jobs, and how an error is printed."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rainbow_sched.cli.render.listings import MACHINE_FORMATS, json_text
+from rainbow_sched.cli.render.terminal import print_message
 from rainbow_sched.model import errors
-from rainbow_sched.model.errors import RainbowError
+from rainbow_sched.model.errors import Exhausted, RainbowError
+
+JOB_EXIT_COMMANDS = frozenset({"run", "wait"})  # exit with the job's code, and with 125 if Rainbow failed
 
 
 class ExitCode(enum.IntEnum):
@@ -66,3 +72,30 @@ def exit_code_of_job(job: Mapping[str, Any]) -> int:
             return ExitCode.RAINBOW_FAILED  # it never started
         case _:
             return ExitCode.FAILED  # also a job that was handed off: its outcome is not reported
+
+
+def print_error(error: RainbowError, args: Sequence[str]) -> int:
+    """Print `error` in the requested format; return the exit code."""
+    code, name = exit_code_of_error(error)
+    if wants_machine_output(args):
+        described: dict[str, object] = {"code": name, "message": str(error)}
+        if isinstance(error, Exhausted):
+            described["retry_after"] = error.retry_after
+        sys.stderr.write(json_text({"error": described}))
+    else:
+        print_message(str(error))
+    return ExitCode.RAINBOW_FAILED if args and args[0] in JOB_EXIT_COMMANDS else code
+
+
+def wants_machine_output(args: Sequence[str]) -> bool:
+    """Return True if the command line (or RAINBOW_OUTPUT) requests JSON or YAML."""
+    options = list(args[: list(args).index("--")] if "--" in args else args)
+    format = os.environ.get("RAINBOW_OUTPUT", "")
+    for index, word in enumerate(options):
+        if word in ("-o", "--output"):
+            format = options[index + 1] if index + 1 < len(options) else format
+        elif word.startswith("--output="):
+            format = word.removeprefix("--output=")
+        elif word.startswith("-o") and not word.startswith("--"):
+            format = word[2:].removeprefix("=")
+    return format in MACHINE_FORMATS

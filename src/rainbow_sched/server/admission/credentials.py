@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 
-from rainbow_sched.model.addresses import is_loopback
+from rainbow_sched.client.settings import is_loopback
 from rainbow_sched.model.credential import CredentialKind, Principal
 from rainbow_sched.model.errors import Denied, Unauthenticated
 from rainbow_sched.server.admission.calls import Call

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rainbow_sched.model.addresses import is_loopback
+from rainbow_sched.client.settings import is_loopback
 
 
 @pytest.mark.parametrize("host", ["localhost", "a.localhost", "127.0.0.1", "127.8.9.10", "::1"])
