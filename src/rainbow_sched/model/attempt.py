@@ -12,7 +12,7 @@ class AttemptState(enum.StrEnum):
 
     OFFERED = "offered"
     LEASED = "leased"  # given to a receiver or agent, not yet accepted
-    ACCEPTED = "accepted"  # confirmed: from here only a report of the agent ends it
+    ACCEPTED = "accepted"  # confirmed: only a report of the agent, or a silence beyond its patience, ends it
     SUBMITTED = "submitted"  # the cluster's manager has it
     RUNNING = "running"
     FINISHING = "finishing"

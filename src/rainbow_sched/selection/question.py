@@ -21,7 +21,7 @@ class Criteria:
     """Demand, policy and limits of a request, without the fleet; equal requests share one object."""
 
     demand: Demand
-    policy: str = "random"
+    policy: str
     options: Mapping[str, str] = field(default_factory=dict)
     limits: OwnerLimits = NO_LIMITS
     request_hash: str = ""

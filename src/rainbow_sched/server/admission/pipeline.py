@@ -226,7 +226,7 @@ class AdmissionPipeline(GenericHandler):
         except RainbowError as error:
             return await self._refuse(call, error)
         except TimeoutError:
-            message = f"the message did not come within {READ_TIMEOUT_SECONDS:g} seconds"
+            message = f"the message did not come within {seconds:g} seconds"
             return await call.context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, message)
 
     def _check_claim(self, call: Call) -> Awaitable[None] | None:

@@ -1,4 +1,5 @@
-"""The scheduling loop: decide jobs that wait for bids or resources, or whose attempt came back.
+"""The scheduling loop: decide stored jobs: long batches, jobs that wait for bids or resources, refused plans, and
+jobs whose attempt came back.
 
 One task decides the pending jobs whenever something has changed. Jobs of one shape are skipped
 after the first of them did not fit.
