@@ -9,9 +9,9 @@ from rainbow_sched.documents.reader import DocumentLimits, read
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.hints import did_you_mean
 
-MAX_YAML_CHARACTERS = 16 * 1_024
+MAX_YAML_CHARS = 16 * 1_024
 MAX_YAML_DEPTH = 8
-_LIMITS = DocumentLimits(bytes=4 * MAX_YAML_CHARACTERS, depth=MAX_YAML_DEPTH)
+_LIMITS = DocumentLimits(bytes=4 * MAX_YAML_CHARS, depth=MAX_YAML_DEPTH)
 
 
 def take(policy: str, options: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
@@ -27,8 +27,8 @@ def take(policy: str, options: Mapping[str, str], defaults: Mapping[str, str]) -
 
 def read_yaml(text: str, where: str) -> Any:
     """Read lists, maps and text from YAML; every scalar stays text."""
-    if len(text) > MAX_YAML_CHARACTERS:
-        raise TooLarge(f"at most {MAX_YAML_CHARACTERS} characters, not {len(text)}", where=where)
+    if len(text) > MAX_YAML_CHARS:
+        raise TooLarge(f"at most {MAX_YAML_CHARS} characters, not {len(text)}", where=where)
     try:
         return read(text, _LIMITS, scalars_as_text=True).data
     except Invalid as error:

@@ -30,7 +30,7 @@ from rainbow_sched.store.base import Dependency, JobSelection
 
 MAX_CACHED = 2_048  # entries of each cache
 MAX_CACHED_TERMS_BYTES = 1_024
-MAX_SPEC_CHARACTERS = 64 * 1024
+MAX_SPEC_CHARS = 64 * 1024
 NOT_TERMS = ("array", "dependencies")  # fields of the message that become jobs and Dependencies
 MAX_IDS = 30_000  # SQLite binds 32766 values
 MAX_PAGE_BYTES = 3 * 1024 * 1024  # clients commonly accept messages of 4 MiB
@@ -51,8 +51,8 @@ class SubmissionReader:
         text = spec.canonical or spec.text
         if not text:
             raise Invalid("there is nothing to run: give a command, a jobspec or a script")
-        if len(text) > MAX_SPEC_CHARACTERS:
-            raise Invalid(f"a jobspec has at most {MAX_SPEC_CHARACTERS} characters; this one has {len(text)}")
+        if len(text) > MAX_SPEC_CHARS:
+            raise Invalid(f"a jobspec has at most {MAX_SPEC_CHARS} characters; this one has {len(text)}")
         return self._parsed_spec(text, bool(spec.canonical), spec.dialect)
 
     def _parse_spec(self, text: str, canonical: bool, dialect: str) -> tuple[PreparedRequest, str]:

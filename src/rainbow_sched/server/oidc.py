@@ -26,12 +26,12 @@ from rainbow_sched.service.access.principals import ADMIN, INVALID_CREDENTIAL, E
 
 log = logging.getLogger(__name__)
 CLOCK_SKEW_SECONDS = 60.0
-MAX_TOKEN_CHARACTERS = 16 * 1024
+MAX_TOKEN_CHARS = 16 * 1024
 MAX_DOCUMENT_BYTES = 1024 * 1024
 FETCH_TIMEOUT_SECONDS = 5.0
 KEY_REFRESH_SECONDS = 3_600.0
 KEY_EXPIRY_SECONDS = 86_400.0  # while the issuer is unreachable
-MIN_REFRESH_INTERVAL = 30.0  # seconds between fetches that unknown key ids cause
+MIN_REFRESH_INTERVAL_SECONDS = 30.0  # seconds between fetches that unknown key ids cause
 ALGORITHMS = {"RSA": "RS256", "EC": "ES256", "OKP": "EdDSA"}  # by type of key
 CURVES = {"EC": "P-256", "OKP": "Ed25519"}
 MIN_RSA_BITS = 2048
@@ -89,7 +89,7 @@ class OidcVerifier:
     async def identify(self, text: str, now: float) -> ExternalIdentity | None:
         """Return the identity in a token; None if it is not a JWT. Raise Unauthenticated if it is invalid."""
         parts = text.split(".")
-        if len(parts) != 3 or len(text) > MAX_TOKEN_CHARACTERS or not all(_PART.fullmatch(part) for part in parts):
+        if len(parts) != 3 or len(text) > MAX_TOKEN_CHARS or not all(_PART.fullmatch(part) for part in parts):
             return None
         try:
             unverified = self._decode(text, None)
@@ -149,7 +149,7 @@ class _KeySet:
         if now - self._at >= KEY_REFRESH_SECONDS or (id, algorithm) not in self._keys:
             async with self._fetching:
                 known = (id, algorithm) in self._keys and now - self._at < KEY_REFRESH_SECONDS
-                if not known and now - self._tried >= MIN_REFRESH_INTERVAL:
+                if not known and now - self._tried >= MIN_REFRESH_INTERVAL_SECONDS:
                     self._tried = now
                     await self._refresh(now)
         found = self._keys.get((id, algorithm)) if now - self._at < KEY_EXPIRY_SECONDS else None

@@ -29,7 +29,7 @@ RENEW_SECONDS = 1.5
 WAIT_SECONDS = 10.0  # how long a second server waits for the claim to expire
 POLL_SECONDS = 0.2
 CONFIRM_SECONDS = 15.0  # how long a call waits for the claim to be confirmed
-MIN_RENEW_INTERVAL = 0.1  # seconds between two attempts, independent of the number of waiting calls
+MIN_RENEW_INTERVAL_SECONDS = 0.1  # seconds between two attempts, independent of the number of waiting calls
 FIRST_CLAIM_SCHEMA = 7  # the migration that creates the table
 
 
@@ -279,7 +279,7 @@ class Claim:
             self.mark_file.close()
 
     def _run(self) -> None:
-        while not self._stop.wait(MIN_RENEW_INTERVAL):
+        while not self._stop.wait(MIN_RENEW_INTERVAL_SECONDS):
             self._renew()
             self._notify()
             if self._replaced is not None:

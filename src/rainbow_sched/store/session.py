@@ -14,7 +14,7 @@ from rainbow_sched.store.base import ReadOnly
 
 Row = tuple[Any, ...]
 EVENT = "event"  # the counter of events
-MAX_CACHED_CHARACTERS = 8_000_000  # characters
+MAX_CACHED_CHARS = 8_000_000  # characters
 ROWS_PER_STATEMENT = (64, 16)  # few sizes, so that each statement is prepared once
 
 
@@ -251,14 +251,14 @@ class TextIdCache(dict[str, tuple[int, int]]):
     """Cache of ids and check numbers of committed texts, which are never deleted."""
 
     def __init__(self) -> None:
-        self._free = MAX_CACHED_CHARACTERS
+        self._free = MAX_CACHED_CHARS
 
     def remember(self, text: str, id: int, check: int) -> None:
         """Cache one entry; clear the cache first if it is full."""
         self._free -= len(text)
         if self._free < 0:
             self.clear()
-            self._free = MAX_CACHED_CHARACTERS - len(text)
+            self._free = MAX_CACHED_CHARS - len(text)
         if self._free >= 0:
             self[text] = (id, check)
 

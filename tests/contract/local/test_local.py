@@ -80,7 +80,7 @@ async def test_what_a_job_leaves_behind_is_ended_with_it(desk: Desk):
 
 
 async def test_a_job_that_ignores_sigterm_is_killed_after_its_grace(desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("rainbow_sched.agent.backends.local.files.GRACE", 0.2)
+    monkeypatch.setattr("rainbow_sched.agent.backends.local.files.GRACE_SECONDS", 0.2)
     tag = await desk.submit(a_request("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"))
     await desk.until_output(tag, b"up")
     await desk.backend.cancel(tag)

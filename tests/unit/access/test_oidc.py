@@ -12,7 +12,7 @@ from rainbow_sched.model.errors import Invalid, Unauthenticated
 from rainbow_sched.server.oidc import (
     KEY_EXPIRY_SECONDS,
     KEY_REFRESH_SECONDS,
-    MIN_REFRESH_INTERVAL,
+    MIN_REFRESH_INTERVAL_SECONDS,
     OidcOptions,
     OidcVerifier,
 )
@@ -186,7 +186,10 @@ async def test_keys_are_kept_and_fetched_again_when_a_new_one_appears_but_not_at
             await checking.identify(issuer.token("ES256", claims(issuer), {"kid": f"guess {n}"}), NOW + 1)
     assert issuer.asked == 1
     issuer.new_key("next", "EdDSA")
-    assert await checking.identify(issuer.token("next", claims(issuer)), NOW + MIN_REFRESH_INTERVAL + 1) is not None
+    assert (
+        await checking.identify(issuer.token("next", claims(issuer)), NOW + MIN_REFRESH_INTERVAL_SECONDS + 1)
+        is not None
+    )
     assert issuer.asked == 2
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rainbow_sched.model.errors import Invalid, TooLarge
-from rainbow_sched.selection.options import MAX_YAML_CHARACTERS, read_yaml, take
+from rainbow_sched.selection.options import MAX_YAML_CHARS, read_yaml, take
 
 
 def test_an_option_that_a_policy_does_not_have_is_refused_with_the_nearest_name() -> None:
@@ -52,4 +52,4 @@ def test_equal_keys_in_different_maps_are_fine() -> None:
 
 def test_yaml_over_the_limit_is_refused_unread() -> None:
     with pytest.raises(TooLarge):
-        read_yaml("a" * (MAX_YAML_CHARACTERS + 1), "here")
+        read_yaml("a" * (MAX_YAML_CHARS + 1), "here")

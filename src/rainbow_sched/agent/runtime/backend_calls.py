@@ -18,7 +18,7 @@ from rainbow_sched.model.request import Request
 from rainbow_sched.protocol.messages import AllowedHosts, BidAnswer, BidRequest, Offer, OutputPiece
 
 log = logging.getLogger("rainbow.agent")
-BID_DEADLINE = 2.0
+BID_DEADLINE_SECONDS = 2.0
 BackendCall: TypeAlias = e.CheckOffer | e.Submit | e.Lookup | e.ReadOutput | e.AskBid
 
 
@@ -106,7 +106,7 @@ class BackendCalls:
             wanted = from_json(request.spec)
             if (reason := request.allowed.mismatch(len(wanted.groups))) is not None:
                 return BidAnswer(yes=False, reason=reason)
-            async with asyncio.timeout(request.deadline or BID_DEADLINE):
+            async with asyncio.timeout(request.deadline or BID_DEADLINE_SECONDS):
                 return await self.backend.bid(wanted, request.allowed)
         except TimeoutError:
             return BidAnswer(yes=False, reason="the manager did not answer in time", valid_for=5.0)

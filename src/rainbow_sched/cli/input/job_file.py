@@ -16,18 +16,18 @@ from rainbow_sched.jobspecs.registry import parse
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.request import Request
 
-MAX_FILE_CHARACTERS = 1 << 20
+MAX_FILE_CHARS = 1 << 20
 _DIRECTIVE = re.compile(r"\W{0,4}\s*(?:SBATCH|RAINBOW|flux:|FLUX:)")
 
 
 def read_text(path: str, *, or_command: bool = False) -> str:
     """Return the text of a file; `-` is stdin. `or_command`: the path may be meant as a command."""
     if path == "-":
-        text = sys.stdin.read(MAX_FILE_CHARACTERS + 1).removeprefix("\ufeff")
+        text = sys.stdin.read(MAX_FILE_CHARS + 1).removeprefix("\ufeff")
     else:
         try:
             with Path(path).open(encoding="utf-8-sig") as file:  # accepts a byte order mark
-                text = file.read(MAX_FILE_CHARACTERS + 1)
+                text = file.read(MAX_FILE_CHARS + 1)
         except FileNotFoundError:
             hint = f"; to run a command, write -- before it: -- {path}" if or_command else ""
             raise Invalid(f"there is no file {path}{hint}") from None
@@ -35,8 +35,8 @@ def read_text(path: str, *, or_command: bool = False) -> str:
             raise Invalid(f"cannot read {path}: {error.strerror}") from None
         except UnicodeError:
             raise Invalid("the file is not text; to run a program, write -- before it", where=path) from None
-    if len(text) > MAX_FILE_CHARACTERS:
-        raise TooLarge(f"a jobspec or script must have at most {MAX_FILE_CHARACTERS} characters", where=path)
+    if len(text) > MAX_FILE_CHARS:
+        raise TooLarge(f"a jobspec or script must have at most {MAX_FILE_CHARS} characters", where=path)
     if not text.strip():
         raise Invalid("the file is empty", where=path)
     if "\0" in text:

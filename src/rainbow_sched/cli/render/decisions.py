@@ -20,7 +20,7 @@ from rainbow_sched.model.request import Request
 TICK, CROSS = "✔", "✗"
 FIT_WORDS = {"now": "NOW", "later": "LATER", "never": "NEVER", "unknown": "UNKNOWN", "closed": "SKIP"}
 MAX_CHANGES = 3
-MAX_OPTION_CHARACTERS = 80
+MAX_OPTION_CHARS = 80
 
 
 def needed(request: Request) -> int:
@@ -164,7 +164,7 @@ def policy_line(decision: Decision) -> str:
 
 def _brief(value: str) -> str:
     """Return a short value of an option, or dots for a long one."""
-    return one_line(value) if "\n" not in value and len(value) <= MAX_OPTION_CHARACTERS else "..."
+    return one_line(value) if "\n" not in value and len(value) <= MAX_OPTION_CHARS else "..."
 
 
 def verdict(decision: Decision) -> str:

@@ -13,12 +13,12 @@ import unicodedata
 from collections.abc import Sequence
 
 COLUMNS, MIN_COLUMNS = 120, 40
-MAX_SEQUENCE = 256  # a longer sequence is printed as text, so that it cannot hide output
+MAX_SEQUENCE_CHARS = 256  # a longer sequence is printed as text, so that it cannot hide output
 
 # These expressions are compiled (by `re`, once) when there is something to remove, which is rare.
 # CSI ... final; OSC, DCS, SOS, PM, APC up to their terminator; two- and three-character escapes; each 7 or 8 bit.
-_BODY = rf"[^\x07\x1b\x9c\n\r]{{0,{MAX_SEQUENCE}}}"
-_CSI = rf"[0-?]{{0,{MAX_SEQUENCE}}}[ -/]{{0,16}}"
+_BODY = rf"[^\x07\x1b\x9c\n\r]{{0,{MAX_SEQUENCE_CHARS}}}"
+_CSI = rf"[0-?]{{0,{MAX_SEQUENCE_CHARS}}}[ -/]{{0,16}}"
 _SEQUENCE = (
     rf"(?:\x1b\[|\x9b){_CSI}[@-~]"
     rf"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]){_BODY}(?:\x07|\x9c|\x1b\\)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rainbow_sched.model.errors import Invalid
 
-SHOWN_CHARACTERS = 60  # of a long expression, around the caret
+SHOWN_CHARS = 60  # of a long expression, around the caret
 
 
 class ExpressionError(Invalid):
@@ -34,6 +34,6 @@ class MissingVariable(EvaluationError):
 
 def caret(text: str, position: int) -> str:
     """Return two lines: the expression (or the part around `position`), and a caret under the position."""
-    start = max(0, min(position - SHOWN_CHARACTERS // 2, len(text) - SHOWN_CHARACTERS))
-    line = "".join(c if c.isprintable() else " " for c in text[start : start + SHOWN_CHARACTERS])
+    start = max(0, min(position - SHOWN_CHARS // 2, len(text) - SHOWN_CHARS))
+    line = "".join(c if c.isprintable() else " " for c in text[start : start + SHOWN_CHARS])
     return f"  {line}\n  {' ' * (position - start)}^"

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from rainbow_sched.selection.expressions.errors import EvaluationError, MissingVariable
 
 Place: TypeAlias = tuple[str, int]
-MAX_TEXT_CHARACTERS = 4_096
+MAX_TEXT_CHARS = 4_096
 MAX_FLOAT = 1.7976931348623157e308  # the largest float; infinity and NaN lie outside of -MAX_FLOAT to MAX_FLOAT
 MAX_EXACT = 2.0**53  # integers below this are exact in a float
 
@@ -33,9 +33,9 @@ def variable(value: object, name: str, place: Place) -> Any:
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
-        if len(value) <= MAX_TEXT_CHARACTERS:
+        if len(value) <= MAX_TEXT_CHARS:
             return value
-        raise EvaluationError(f"{name!r} is longer than {MAX_TEXT_CHARACTERS} characters", *place)
+        raise EvaluationError(f"{name!r} is longer than {MAX_TEXT_CHARS} characters", *place)
     if isinstance(value, list | tuple):
         return tuple(variable(item, name, place) for item in value if item is not None)
     raise EvaluationError(f"{name!r} must be a number, text, true/false or a list", *place)
@@ -95,8 +95,8 @@ def add(x: Any, y: Any, place: Place) -> Any:
     if x.__class__ is tuple or y.__class__ is tuple:
         raise EvaluationError("a list cannot be concatenated with text", *place)
     text = _text(x) + _text(y)
-    if len(text) > MAX_TEXT_CHARACTERS:
-        raise EvaluationError(f"text has at most {MAX_TEXT_CHARACTERS} characters", *place)
+    if len(text) > MAX_TEXT_CHARS:
+        raise EvaluationError(f"text has at most {MAX_TEXT_CHARS} characters", *place)
     return text
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from rainbow_sched.selection.expressions.errors import BadExpression
 
-MAX_CHARACTERS = 1_024
+MAX_CHARS = 1_024
 MAX_NODES = 200
 MAX_DEPTH = 20
 PREFIXES = ("-", "!", "~")
@@ -69,9 +69,9 @@ class Node(NamedTuple):
 
 def tokenize(text: str) -> list[Token]:
     """Return all tokens of `text`; the last is END."""
-    if len(text) > MAX_CHARACTERS:
-        problem = f"an expression has at most {MAX_CHARACTERS} characters, not {len(text)}"
-        raise BadExpression(problem, text, MAX_CHARACTERS)
+    if len(text) > MAX_CHARS:
+        problem = f"an expression has at most {MAX_CHARS} characters, not {len(text)}"
+        raise BadExpression(problem, text, MAX_CHARS)
     tokens: list[Token] = []
     at = 0
     while not tokens or tokens[-1].kind is not TokenKind.END:

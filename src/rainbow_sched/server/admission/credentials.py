@@ -18,7 +18,7 @@ from rainbow_sched.service.clock import Clock
 
 Metadata = Sequence[tuple[str, str | bytes]]
 MAX_TOKENS_PER_CALL = 1_000
-MAX_CREDENTIAL_CHARACTERS = 16 * 1024  # a longer one is not even hashed
+MAX_CREDENTIAL_CHARS = 16 * 1024  # a longer one is not even hashed
 
 
 class Authenticator:
@@ -103,12 +103,12 @@ class Authenticator:
                 return None
             if key == "authorization":
                 token = _bearer(value)
-        if not token or len(token) > MAX_CREDENTIAL_CHARACTERS:
+        if not token or len(token) > MAX_CREDENTIAL_CHARS:
             return None
         return self._credential_resolver.cached(token, self._clock.now())
 
     async def _resolve(self, text: str, address: str) -> Principal:
-        if len(text) > MAX_CREDENTIAL_CHARACTERS:
+        if len(text) > MAX_CREDENTIAL_CHARS:
             raise Unauthenticated("the credential is too long")
         now = self._clock.now()
         principal = self._credential_resolver.cached(text, now)

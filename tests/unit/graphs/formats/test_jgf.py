@@ -55,24 +55,24 @@ def test_reading_in_pieces_gives_what_building_from_objects_gives(found: Any, si
     nodes: Any = {v.id: node(**v.metadata, type=v.type, name=v.name, size=v.size, unit=v.unit) for v in vertices}
     if shape == "list":
         nodes = [{"id": id, **body} for id, body in nodes.items()]
-    before, jgf_parts.PIECE = jgf_parts.PIECE, size
+    before, jgf_parts.PIECE_BYTES = jgf_parts.PIECE_BYTES, size
     try:
         assert read_graph(a_document(nodes, edges)) == Graph.build(vertices, edges)
     finally:
-        jgf_parts.PIECE = before
+        jgf_parts.PIECE_BYTES = before
 
 
 def test_a_large_plain_graph_is_read_piece_by_piece_like_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = a_gpu_cluster(nodes=40, cores=30)
     for size in (1, 50, 1000, 1 << 20):
-        monkeypatch.setattr(jgf_parts, "PIECE", size)
+        monkeypatch.setattr(jgf_parts, "PIECE_BYTES", size)
         assert read_graph(to_jgf(graph)) == graph
         assert read_graph(in_shape(to_jgf(graph), "list").replace(",", " ,\n ")) == graph
 
 
 @pytest.mark.parametrize("shape", ["dict", "list"])
 def test_a_long_text_is_really_cut_and_every_piece_is_whole(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jgf_parts, "PIECE", 500)
+    monkeypatch.setattr(jgf_parts, "PIECE_BYTES", 500)
     graph = a_gpu_cluster(nodes=10)
     nodes, _ = jgf_parts.sections(in_shape(to_jgf(graph), shape), GraphLimits())
     taken: list[int] = []
@@ -180,7 +180,7 @@ def test_two_vertices_of_one_id_are_refused_in_both_shapes_and_across_pieces(mon
     twice = ",".join(f'"{id}":{{"metadata":{{"type":"core","name":"c{id}"}}}}' for id in ("7", "8", "9", "7"))
     listed = [{"id": id, **node(type="core", name="c")} for id in ("7", "8", "7")]
     for size in (1, 1 << 20):
-        monkeypatch.setattr(jgf_parts, "PIECE", size)
+        monkeypatch.setattr(jgf_parts, "PIECE_BYTES", size)
         for text in (f'{{"graph":{{"nodes":{{{twice}}}}}}}', a_document(listed)):
             error = refused(text)
             assert error.where == "vertex '7'"

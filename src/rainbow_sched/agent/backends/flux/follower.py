@@ -19,7 +19,7 @@ from rainbow_sched.agent.backends.flux.jobs import FluxJob
 from rainbow_sched.model.errors import Invalid, Unavailable
 
 log = logging.getLogger("rainbow.agent")
-GRACE = 5.0  # seconds for the child to exit
+GRACE_SECONDS = 5.0  # seconds for the child to exit
 _FORMAT_ERRORS = (ValueError, LookupError, TypeError, AttributeError)  # another version of Flux may use another format
 RESTART_SECONDS = (1.0, 5.0, 15.0, 60.0)  # seconds until the child is restarted
 
@@ -145,7 +145,7 @@ async def _ended(child: asyncio.subprocess.Process) -> None:
     if child.stdin is not None:
         child.stdin.close()
     try:
-        await asyncio.wait_for(child.wait(), GRACE)
+        await asyncio.wait_for(child.wait(), GRACE_SECONDS)
     except TimeoutError:
         with contextlib.suppress(ProcessLookupError):
             child.kill()

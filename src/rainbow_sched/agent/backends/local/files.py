@@ -23,7 +23,7 @@ from rainbow_sched.model.binding import WRONG_NODES, GroupHosts
 from rainbow_sched.protocol.messages import AllowedHosts
 
 GONE = ".gone-"  # prefix of directories being removed
-GRACE = 5.0  # seconds between SIGTERM and SIGKILL
+GRACE_SECONDS = 5.0  # seconds between SIGTERM and SIGKILL
 
 
 class JobFiles(JobFolder):
@@ -42,7 +42,7 @@ class JobFiles(JobFolder):
                 "environment": clean_environment(launch, environment),
                 "cwd": self.make_work(launch),
                 "limit": launch.request.duration,
-                "grace": GRACE,
+                "grace": GRACE_SECONDS,
                 "order": queued.order,
                 "guard": launch.guard,
                 "request": to_json(launch.request),

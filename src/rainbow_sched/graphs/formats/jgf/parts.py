@@ -1,7 +1,7 @@
 """Split a JGF text into its nodes and edges, in small pieces that are decoded one by one.
 
 A graph of a million vertices is 400 MB of text; as Python objects it would be ten times
-that. So the text is cut about every `PIECE` bytes, each piece is decoded alone, and only
+that. So the text is cut about every `PIECE_BYTES` bytes, each piece is decoded alone, and only
 columns are stored. A cut is guessed at `}, {` and then verified:
 a piece starts at a true border, so if it decodes as a list of whole elements, its end
 is a true border, too. A wrong guess fails to decode and the next one is tried.
@@ -20,7 +20,7 @@ import msgspec
 from rainbow_sched.graphs.formats.jgf.values import NOT_A_NUMBER, GraphLimits
 from rainbow_sched.model.errors import Invalid, TooLarge
 
-PIECE = 1 << 17  # fits the cache: half the time of pieces of 4 MB
+PIECE_BYTES = 1 << 17  # fits the cache: half the time of pieces of 4 MB
 _GUESSES = 4  # wrong cuts tried before the rest is read as one piece
 _NAMED_ERRORS = 16 << 20  # up to this size an invalid text is read twice, so that the error can name the vertex
 _LIST_BORDER = re.compile(rb"\}\s*,(?=\s*\{)")
@@ -133,7 +133,7 @@ def pieces(section: Section, usual: Consumer, any_kind: Consumer) -> Iterator[No
 
 def _cuts(text: memoryview, at: int, border: re.Pattern[bytes]) -> Iterator[int]:
     """Iterate over possible ends of the piece that starts at `at`; the last one is the end of the text."""
-    guess = at + PIECE
+    guess = at + PIECE_BYTES
     for _ in range(_GUESSES):
         found = border.search(text, guess) if guess < len(text) else None
         if found is None:
