@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,16 +13,17 @@ SOURCE = ROOT / "src/rainbow_sched"
 HEAD = """\
 # Numbers
 
-Generated from the source by `python -m tools.write_numbers docs/numbers.md`; a test keeps it current. A name ends in
-its unit: `SECONDS`, `BYTES`, `CHARS`; `MAX_JOBS_...` counts jobs. Where the reason is not obvious, it stands beside
-the number in the source and here.
+Generated from the source by `python -m tools.write_numbers docs/numbers.md`; a test keeps it current. The name of a
+constant holds its unit (`SECONDS`, `DAYS`, `BYTES`, `CHARS`, `BITS`) or what it counts (`MAX_JOBS_PER_CALL`); otherwise
+the reason says it. Each reason is the comment behind the number in the source. Numbers whose names begin with an
+underscore are details of their module and not listed.
 
 ## Numbers that a site can set
 """
 FIXED = """
 ## Fixed numbers
 
-These are constants of the program. Most are bounds that keep one caller from delaying or exhausting what others use.
+No option changes these. Most are bounds that keep one caller from delaying or exhausting what others use.
 """
 SETTABLE = (  # (heading, how it is set, module, class, names of the fields; empty: all)
     (
@@ -48,6 +49,15 @@ SETTABLE = (  # (heading, how it is set, module, class, names of the fields; emp
         ("max_jobs", "renew_every", "rediscover"),
     ),
 )
+WITHOUT_OPTION = (  # (heading, module, class, names of the fields)
+    ("Times of the server", "service/settings.py", "Settings", ("run_lease", "shortest_lost_after")),
+    (
+        "Limits of the agent",
+        "agent/core/state.py",
+        "AgentLimits",
+        ("max_wait", "run_guard", "output_grace", "output_give_up", "chunk", "chunks"),
+    ),
+)
 PACKAGES = (
     "service",
     "server",
@@ -60,6 +70,9 @@ PACKAGES = (
     "selection",
     "matching",
     "graphs",
+    "documents",
+    "discovery",
+    "protocol",
 )
 LEFT_OUT = ("FILE_MODE", "PRIVATE_MODE", "EPOCH")
 
@@ -76,7 +89,7 @@ class Number:
 
 def page() -> str:
     """Return the whole page."""
-    return "\n".join([HEAD, *_settable(), FIXED, *_fixed()]).rstrip() + "\n"
+    return "\n".join([HEAD, *_settable(), FIXED, *_without_option(), *_fixed()]).rstrip() + "\n"
 
 
 def fixed() -> list[Number]:
@@ -91,16 +104,25 @@ def fixed() -> list[Number]:
 def settable() -> Iterator[tuple[str, str, list[Number]]]:
     """Yield heading, way to set, and the numbers."""
     for heading, way, module, owner, names in SETTABLE:
-        path = SOURCE / module
-        body = next(
-            node.body
-            for node in ast.parse(path.read_text()).body
-            if isinstance(node, ast.ClassDef) and node.name == owner
-        )
-        numbers = [number for number in _numbers(path, body) if not names or number.name in names]
-        if names and {number.name for number in numbers} != set(names):
-            raise ValueError(f"{owner} has other fields than {names}")
-        yield heading, way, numbers
+        yield heading, way, _fields(module, owner, names)
+
+
+def without_option() -> Iterator[tuple[str, list[Number]]]:
+    """Yield heading and numbers of the settings that no option reaches."""
+    for heading, module, owner, names in WITHOUT_OPTION:
+        yield heading, _fields(module, owner, names)
+
+
+def _fields(module: str, owner: str, names: tuple[str, ...]) -> list[Number]:
+    """Return the numbers among the fields of a class; without `names`, all."""
+    path = SOURCE / module
+    body = next(
+        node.body for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef) and node.name == owner
+    )
+    numbers = [number for number in _numbers(path, body) if not names or number.name in names]
+    if names and {number.name for number in numbers} != set(names):
+        raise ValueError(f"{owner} has other fields than {names}")
+    return numbers
 
 
 def _listed(number: Number) -> bool:
@@ -109,30 +131,51 @@ def _listed(number: Number) -> bool:
 
 def _numbers(path: Path, body: list[ast.stmt]) -> Iterator[Number]:
     lines = path.read_text().splitlines()
+    known: dict[str, float] = {}
     for node in body:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-        if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(target, ast.Name) or node.value is None:
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
-        value = _value(node.value)
-        if value is not None:
+        if isinstance(target, ast.Tuple):
+            _refuse_pair(path, target, node.value, known)
+        value = _value(node.value, known)
+        if isinstance(target, ast.Name) and value is not None:
+            known[target.id] = value
             comment = lines[node.lineno - 1].partition("#")[2].strip()
             yield Number(str(path.relative_to(SOURCE)), target.id, value, comment)
 
 
-def _value(node: ast.expr) -> float | None:
-    """Return the value of a number or of arithmetic on numbers."""
+def _refuse_pair(path: Path, targets: ast.Tuple, values: ast.expr, known: Mapping[str, float]) -> None:
+    """Refuse `A, B = 1, 2` for public names: each number needs a reason of its own."""
+    for target, value in zip(targets.elts, getattr(values, "elts", ()), strict=False):
+        if isinstance(target, ast.Name) and not target.id.startswith("_") and _value(value, known) is not None:
+            raise ValueError(f"{path}, line {target.lineno}: assign each number on a line of its own, with its reason")
+
+
+def _value(node: ast.expr, known: Mapping[str, float]) -> float | None:
+    """Return the value of a number or of arithmetic on numbers and on names of earlier ones."""
     if any(
         not isinstance(part, ast.Constant | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop | ast.expr_context)
+        and not (isinstance(part, ast.Name) and part.id in known)
         for part in ast.walk(node)
     ):
         return None
-    value = eval(compile(ast.Expression(node), "<number>", "eval"), {"__builtins__": {}})  # noqa: S307  # numbers only
+    value = eval(  # noqa: S307  # numbers only
+        compile(ast.Expression(node), "<number>", "eval"), {"__builtins__": {}}, dict(known)
+    )
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _settable() -> Iterator[str]:
     for heading, way, numbers in settable():
         yield f"### {heading}\n\nSet with {way}.\n\n| name | default | meaning |\n|---|---|---|"
+        yield from (f"| `{n.name}` | {_shown(n)} | {n.comment} |" for n in numbers)
+        yield ""
+
+
+def _without_option() -> Iterator[str]:
+    for heading, numbers in without_option():
+        yield f"### {heading}\n\n| name | value | reason |\n|---|---|---|"
         yield from (f"| `{n.name}` | {_shown(n)} | {n.comment} |" for n in numbers)
         yield ""
 
@@ -149,7 +192,7 @@ def _fixed() -> Iterator[str]:
 
 def _shown(number: Number) -> str:
     value = number.value
-    if number.name.endswith("BYTES") or number.name == "output_cap":
+    if "BYTES" in number.name or number.name in ("output_cap", "chunk"):
         for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
             if value >= size and value % size == 0:
                 return f"{value / size:g} {unit}"

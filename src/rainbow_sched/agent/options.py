@@ -30,7 +30,7 @@ class AgentOptions:
     secret_file: str = ""
     graph: str = ""  # a file; empty: the registered graph, or discovery
     register: str = ""  # a graph file, or "auto"
-    max_jobs: int = 64
+    max_jobs: int = 64  # accepted jobs that have not ended
     accept: str = ""
     order: str = ""
     allow: tuple[str, ...] = ()

@@ -41,8 +41,8 @@ ACCEPT = Rpc("Agents/Accept", agents_pb2.AcceptRequest, agents_pb2.AcceptRespons
 SYNC = Rpc("Agents/Sync", agents_pb2.SyncRequest, agents_pb2.SyncResponse, _CLUSTER)
 RENEW = Rpc("Agents/Renew", agents_pb2.RenewRequest, agents_pb2.RenewResponse, _CLUSTER)
 
-CHUNK_BYTES = 1 << 20
-COMPRESS_ABOVE_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20  # of an upload; below the 4 MiB that gRPC accepts by default
+COMPRESS_ABOVE_BYTES = 1 << 20  # a smaller graph fits one chunk as it is
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from rainbow_sched.client.private_files import OTHERS, write_whole
 from rainbow_sched.model.errors import Invalid, NotFound, TooLarge
 
 FILE_NAME = "rainbow-config.yaml"
-MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 20  # bounds the memory for a wrong file
 
 
 @dataclass(frozen=True, slots=True)

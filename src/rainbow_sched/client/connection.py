@@ -19,8 +19,8 @@ from rainbow_sched.client.settings import Address, ClientSettings, Tls, with_own
 from rainbow_sched.client.statuses import error_of_call
 from rainbow_sched.model.errors import Exhausted, Invalid, NotFound, RainbowError, Unauthenticated, Unavailable
 
-MAX_RESPONSE_BYTES = 64 << 20
-PROBE_SECONDS = 2.0
+MAX_RESPONSE_BYTES = 64 << 20  # bounds the memory of one response
+PROBE_SECONDS = 2.0  # to find the cause after a connection has failed
 CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
     ("grpc.initial_reconnect_backoff_ms", 100),

@@ -30,7 +30,7 @@ RELEASE = Rpc("Jobs/Release", pb.ReleaseRequest, pb.Job, idempotent=False)
 EXPLAIN = Rpc("Jobs/Explain", pb.ExplainRequest, pb.ExplainResponse)
 
 Item = TypeVar("Item")
-JOBS_PER_PAGE = 1_000
+JOBS_PER_PAGE = 1_000  # the most that a server lists per call
 MAX_JOBS_PER_CANCEL = 5_000  # of one call; more would delay other callers
 MAX_SELECTED_JOBS = 1_000_000  # jobs that a selector such as `all` may mean
 ACTIVE_STATES = tuple(state.value for state in JobState if not state.terminal)

@@ -18,7 +18,7 @@ from rainbow_sched.client.config import Config
 from rainbow_sched.model.errors import Invalid, NotFound
 
 DEFAULT_SERVER = "127.0.0.1:50051"
-DEFAULT_PORT = 50051
+DEFAULT_PORT = 50051  # as in gRPC's examples
 Origin: TypeAlias = Literal["flag", "environment", "config", "local server", "default"]
 
 

@@ -17,8 +17,8 @@ from rainbow_sched.model.signature import CONTEXT, MAX_VALIDITY_SECONDS, SignedS
 if TYPE_CHECKING:  # not every client signs
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-VALIDITY_SECONDS = 7 * 86_400.0
-MAX_KEY_BYTES = 16 * 1024
+VALIDITY_SECONDS = 7 * 86_400.0  # seven days, from the start time, for a job without a deadline
+MAX_KEY_BYTES = 16 * 1024  # more than a key needs; bounds the memory for a wrong file
 
 
 def key_path(named: str | None, environment: Mapping[str, str]) -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from rainbow_sched.model.errors import Unavailable
 
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0  # for one program, so that a hanging one does not block the discovery
 
 
 class CommandTimeout(Unavailable):

@@ -13,7 +13,7 @@ from rainbow_sched.model.graph import Graph, Subsystem, Vertex
 
 _CPU_FOLDER = Path("/sys/devices/system/cpu")
 _OS_RELEASE_LINE = re.compile(r'^([A-Z_]+)="?(.*?)"?$', re.MULTILINE)
-GPU_QUERY_SECONDS = 10.0
+GPU_QUERY_SECONDS = 10.0  # for the query of the GPUs, so that a hanging driver is reported
 
 
 def host_subsystems(graph: Graph) -> tuple[Subsystem, ...]:

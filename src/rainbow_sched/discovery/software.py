@@ -20,8 +20,8 @@ from rainbow_sched.model.errors import Invalid, RainbowError
 from rainbow_sched.model.graph import Graph, Subsystem, Vertex
 
 SUBSYSTEM = "software"
-MAX_PACKAGES = 50_000
-MAX_MODULE_DEPTH = 4  # folders below MODULEPATH
+MAX_PACKAGES = 50_000  # bounds the size of the graph
+MAX_MODULE_DEPTH = 4  # folders below MODULEPATH; bounds the time of the discovery
 RUNTIMES = ("apptainer", "singularity", "podman", "docker", "shifter", "sarus", "enroot", "ch-run")
 _MARKS = re.compile(r"\s*(?:\([^()]*\)|<[^<>]*>)+\s*$")  # (default), <L>
 _VERSION = re.compile(r"\d+(?:\.\d+)*(?:[-+.~_]?[0-9A-Za-z]+)*")

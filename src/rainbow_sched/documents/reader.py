@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from rainbow_sched.model.errors import Invalid, TooLarge
 
-MAX_BYTES = 64 * 1024
-MAX_DEPTH = 32
-MAX_NODES = 10_000
-MAX_INT = 2**63 - 1
+MAX_BYTES = 64 * 1024  # of one document, unless the caller sets another limit; bounds the time to read it
+MAX_DEPTH = 32  # bounds the recursion of the readers
+MAX_NODES = 10_000  # values in one document; bounds its memory
+MAX_INT = 2**63 - 1  # a larger number does not fit the 64 bits of messages and databases
 
 
 class DocumentLimits(NamedTuple):

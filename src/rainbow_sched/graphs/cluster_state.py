@@ -25,7 +25,7 @@ from rainbow_sched.model.quantities import factor
 from rainbow_sched.model.request import Request
 
 PlannerOf: TypeAlias = Callable[[PreparedRequest], Planner]
-MAX_CACHED_BINDINGS = 256  # per cluster
+MAX_CACHED_BINDINGS = 256  # per cluster; bounds the memory of the cache
 
 
 @dataclass(frozen=True, slots=True)

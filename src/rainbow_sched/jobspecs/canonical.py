@@ -14,7 +14,7 @@ from rainbow_sched.documents.reader import DocumentLimits, read
 from rainbow_sched.jobspecs.reading.fields import Entry, required
 from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Runs, Task, Term, Within
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 1  # of the canonical form; another one is refused
 LIMITS = DocumentLimits(bytes=4 * 1024 * 1024, depth=200, nodes=200_000)  # canonical text can exceed its source
 _TEXTS = ("hosts", "not_hosts", "properties", "ignored")
 _MAPS = ("environment", "options")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 
 from rainbow_sched.model.errors import Invalid
 
-MAX_REASON_CHARS = 1_024
+MAX_REASON_CHARS = 1_024  # bounds the memory of a bid
 MAX_NUMBER = 1e12  # seconds or cost; a larger number is an error
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import Invalid, TooLarge
 
-MAX_STATE_KEYS = 1_000
-MAX_STATE_TEXT_CHARS = 4_096
+MAX_STATE_KEYS = 1_000  # keys, and entries of a list; bounds what an agent can store
+MAX_STATE_TEXT_CHARS = 4_096  # bounds what an agent can store
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 
 

@@ -11,7 +11,7 @@ from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.match import Fit
 from rainbow_sched.model.request import Level, Request
 
-MAX_NAMES_IN_RULES = 1_000
+MAX_NAMES_IN_RULES = 1_000  # users and groups; more belong into a group
 SUBMITTER = "submitter:"  # prefix of a cluster's name: the holder of the submit token from its registration
 
 

@@ -17,7 +17,7 @@ from rainbow_sched.model.errors import Invalid
 
 MIN_SKIPPED_IDS = 1_000_000  # ids of jobs, events, commands and clusters that a restore leaves unused
 SKIPPED_ATTEMPTS = 1_000  # attempt numbers left unused per restore, of each job that is older
-MAX_MARK_CHARS = 200
+MAX_MARK_CHARS = 200  # bounds the work on an invalid mark, and the size of a line in the mark file
 
 
 class Cause(enum.StrEnum):

@@ -19,9 +19,9 @@ from types import MappingProxyType
 
 from rainbow_sched.model.errors import Invalid, TooLarge
 
-MAX_VERTICES = 2_000_000
-MAX_GRAPH_DEPTH = 64
-MAX_SIZE = 2**53
+MAX_VERTICES = 2_000_000  # bounds the memory of one graph
+MAX_GRAPH_DEPTH = 64  # levels; bounds the time and the stack of what walks a graph
+MAX_SIZE = 2**53  # units of a vertex; whole numbers up to this are exact in a float
 NOTHING: Mapping[str, object] = MappingProxyType({})
 
 

@@ -11,15 +11,15 @@ from rainbow_sched.model.attempt import NEVER_LAUNCHED, Failure
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.job_state import JobEvent, JobState
 
-MAX_NAME_CHARS = 256
-MAX_LABELS = 64
-MAX_TERMS_CHARS = 64 * 1024
-MAX_PRIORITY = 1_000_000
-MAX_CLUSTERS = 1_000  # named by one job
-MAX_DEPENDENCIES = 1_000
+MAX_NAME_CHARS = 256  # of a job's name, or of its owner; bounds the size of a row
+MAX_LABELS = 64  # bounds the size of a job
+MAX_TERMS_CHARS = 64 * 1024  # of labels, options and cluster names together; bounds the size of a job
+MAX_PRIORITY = 1_000_000  # a priority lies between this and its negative
+MAX_CLUSTERS = 1_000  # named by one job; bounds the size of a job
+MAX_DEPENDENCIES = 1_000  # other jobs that one job waits for; bounds the transaction of its submission
 END_OF_TIME = 253_402_300_800.0  # the year 10000, in seconds since the epoch
-MAX_SIGNATURE_CHARS = 4_096
-MAX_RETRIES_OR_RERUNS = 100
+MAX_SIGNATURE_CHARS = 4_096  # bounds the size of a job
+MAX_RETRIES_OR_RERUNS = 100  # bounds what one job can use before it fails
 DEFAULT_RERUNS = 3  # of an at-least-once job without a number of reruns
 LEGACY_RERUNS = 9  # of an at-least-once job stored before reruns had a number; its signature allows as many
 

@@ -31,9 +31,9 @@ from typing import TypeAlias
 from rainbow_sched.model.errors import Invalid
 
 Scalar: TypeAlias = str | int | float | bool
-MAX_COUNT = 2**40
-MAX_LEVELS = 1_000
-MAX_DEPTH = 32
+MAX_COUNT = 2**40  # bounds the count of one level
+MAX_LEVELS = 1_000  # of all groups; bounds the time to match a request
+MAX_DEPTH = 32  # of nested levels; bounds the recursion of what walks a request
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 
 from rainbow_sched.model.errors import Denied, Invalid
 
-MAX_VALIDITY_SECONDS = 90 * 86_400.0
+MAX_VALIDITY_SECONDS = 90 * 86_400.0  # 90 days; bounds how long a signed statement can be used
 MAX_SKEW_SECONDS = 60.0  # difference between the clocks of owner and site
 CONTEXT = b"rainbow signed job 1\0"  # signed before the statement, so that no other signature is accepted
 KEY_TYPE = "ssh-ed25519"

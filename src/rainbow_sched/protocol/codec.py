@@ -40,12 +40,13 @@ from rainbow_sched.protocol.messages import (
 from rainbow_sched.protocol.report_reader import REPORTED, storable
 
 log = logging.getLogger("rainbow.agent")
-MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
+MAX_INT32 = 2**31 - 1  # range of an int32 field of a message
+MAX_INT64 = 2**63 - 1  # range of an int64 field of a message
 MAX_SENT_REASON_CHARS = 4_096  # reasons quote commands and managers, and the server keeps less
-MAX_RECALL_ATTEMPTS = 100_000  # a recall is one message
-MAX_STATE_BYTES = 256 * 1024
-MAX_SUBSYSTEMS = 64  # that an agent may announce
-MAX_SUBSYSTEM_CHARS = 256
+MAX_RECALL_ATTEMPTS = 100_000  # a recall is one message; bounds its memory
+MAX_STATE_BYTES = 256 * 1024  # of a cluster's state; a longer one is ignored
+MAX_SUBSYSTEMS = 64  # that an agent may announce; further ones are ignored
+MAX_SUBSYSTEM_CHARS = 256  # of a name; a longer one is ignored
 MAX_RULE_CHARS = 300  # of a reason that an agent announces
 
 

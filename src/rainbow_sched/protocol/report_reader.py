@@ -17,7 +17,8 @@ REPORTED = frozenset(  # only the server sets other states
     {S.SUBMITTED, S.RUNNING, S.FINISHING, S.SUCCEEDED, S.FAILED, S.CANCELLED, S.PREEMPTED, S.RETURNED}
 )
 EXIT_CODES = range(256)
-MAX_WORD_CHARS, MAX_REASON_CHARS = 256, 1_024
+MAX_WORD_CHARS = 256  # stored of each short field of a report that this server does not understand
+MAX_REASON_CHARS = 1_024  # stored of the reason and the nodes in such a report
 _NOT_RUN_FAILURES = frozenset({"", Failure.LAUNCH, Failure.REFUSED})
 
 

@@ -18,8 +18,8 @@ from rainbow_sched.model.match import Fit
 DECAY = 0.95  # weight of the past after each new job
 TRUSTED_AFTER_JOBS = 5  # with fewer jobs the bias counts in part
 GRACE_SECONDS = 60.0  # added to both waits
-MAX_BIAS = 100.0
-COST_FLOOR = 0.01
+MAX_BIAS = 100.0  # factor in both directions; bounds the effect of one wrong bid
+COST_FLOOR = 0.01  # added to both costs, so that a ratio of zeros is defined
 
 
 class Estimate(NamedTuple):

@@ -15,8 +15,8 @@ from rainbow_sched.model.candidate import NOTHING_PLACED, Candidate, ClusterRepo
 from rainbow_sched.model.decision import FLEET_KEYS, FleetPart, encoded
 from rainbow_sched.model.match import Fit
 
-MAX_CACHED_LIMITS = 256
-MAX_CACHED_PARTS = 256
+MAX_CACHED_LIMITS = 256  # bounds the memory of the cache
+MAX_CACHED_PARTS = 256  # bounds the memory of the cache
 
 
 class FleetPartCache:

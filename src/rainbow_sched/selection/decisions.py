@@ -16,8 +16,8 @@ from rainbow_sched.selection.record import write_record
 
 __all__ = ["MAX_BID_REQUESTS", "STALE_AFTER_SECONDS", "Criteria", "Question", "clusters_to_ask", "decide", "wants_bids"]
 
-MAX_BID_REQUESTS = 8
-MAX_REASONS = 20
+MAX_BID_REQUESTS = 8  # clusters asked for one decision; as the server's default `bidders`
+MAX_REASONS = 20  # bounds the size of a decision's record
 MAX_SCORE = 1.7976931348623157e308  # the largest float
 
 

@@ -9,8 +9,8 @@ from rainbow_sched.documents.reader import DocumentLimits, read
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.hints import did_you_mean
 
-MAX_YAML_CHARS = 16 * 1_024
-MAX_YAML_DEPTH = 8
+MAX_YAML_CHARS = 16 * 1_024  # bounds the time to read a policy's option
+MAX_YAML_DEPTH = 8  # bounds the nesting of a policy's option
 _LIMITS = DocumentLimits(bytes=4 * MAX_YAML_CHARS, depth=MAX_YAML_DEPTH)
 
 

@@ -29,8 +29,8 @@ from rainbow_sched.service.views.jobs import JobWithAttempt
 from rainbow_sched.store.base import Dependency, JobSelection
 
 MAX_CACHED = 2_048  # entries of each cache
-MAX_CACHED_TERMS_BYTES = 1_024
-MAX_SPEC_CHARS = 64 * 1024
+MAX_CACHED_TERMS_BYTES = 1_024  # longer terms are not cached, which bounds the memory of the cache
+MAX_SPEC_CHARS = 64 * 1024  # bounds the time to read one jobspec
 NOT_TERMS = ("array", "dependencies")  # fields of the message that become jobs and Dependencies
 MAX_IDS = 30_000  # SQLite binds 32766 values
 MAX_PAGE_BYTES = 3 * 1024 * 1024  # clients commonly accept messages of 4 MiB

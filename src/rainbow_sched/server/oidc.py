@@ -25,17 +25,17 @@ from rainbow_sched.model.errors import Invalid, Unauthenticated
 from rainbow_sched.service.access.principals import ADMIN, INVALID_CREDENTIAL, ExternalIdentity
 
 log = logging.getLogger(__name__)
-CLOCK_SKEW_SECONDS = 60.0
-MAX_TOKEN_CHARS = 16 * 1024
-MAX_DOCUMENT_BYTES = 1024 * 1024
-FETCH_TIMEOUT_SECONDS = 5.0
-KEY_REFRESH_SECONDS = 3_600.0
-KEY_EXPIRY_SECONDS = 86_400.0  # while the issuer is unreachable
-MIN_REFRESH_INTERVAL_SECONDS = 30.0  # seconds between fetches that unknown key ids cause
+CLOCK_SKEW_SECONDS = 60.0  # that the clocks of issuer and server may differ
+MAX_TOKEN_CHARS = 16 * 1024  # bounds the work on one token; a longer text is not read as a JWT
+MAX_DOCUMENT_BYTES = 1024 * 1024  # bounds the memory of one answer of the issuer
+FETCH_TIMEOUT_SECONDS = 5.0  # bounds how long a call waits for an issuer that does not respond
+KEY_REFRESH_SECONDS = 3_600.0  # after this the keys are read again, so that withdrawn ones are dropped
+KEY_EXPIRY_SECONDS = 86_400.0  # keys stay in use for this long while the issuer is unreachable
+MIN_REFRESH_INTERVAL_SECONDS = 30.0  # between two fetches, so that invalid tokens cannot cause more
 ALGORITHMS = {"RSA": "RS256", "EC": "ES256", "OKP": "EdDSA"}  # by type of key
 CURVES = {"EC": "P-256", "OKP": "Ed25519"}
-MIN_RSA_BITS = 2048
-MAX_KEYS = 100
+MIN_RSA_BITS = 2048  # RFC 7518 requires it for RS256
+MAX_KEYS = 100  # bounds the memory for the keys of an issuer
 _PUBLIC_MEMBERS = ("kty", "crv", "n", "e", "x", "y")
 _CHECKS: Options = {  # PyJWT would read the clock itself, and check claims that we do not use
     "verify_iss": True,

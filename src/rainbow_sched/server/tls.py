@@ -21,8 +21,8 @@ from rainbow_sched.client.private_files import check_private, write_whole
 from rainbow_sched.model.errors import AlreadyExists, Invalid
 
 log = logging.getLogger(__name__)
-AUTHORITY_DAYS = 3650
-CERTIFICATE_DAYS = 397
+AUTHORITY_DAYS = 3650  # ten years: a new authority has to be given to all clients
+CERTIFICATE_DAYS = 397  # a year and a month, enough for a yearly `rainbow server init --renew`
 _A_DAY = datetime.timedelta(days=1)
 
 

@@ -14,9 +14,9 @@ from rainbow_sched.model.request import Request
 from rainbow_sched.selection.question import Criteria
 from rainbow_sched.service.settings import Settings
 
-MAX_CACHED_REQUESTS = 4_096
-MAX_CACHED_CHARS = 32 * 1024 * 1024  # of the canonical texts together
-MAX_CACHED_CRITERIA = 2_048
+MAX_CACHED_REQUESTS = 4_096  # prepared requests; bounds the memory of the cache
+MAX_CACHED_CHARS = 32 * 1024 * 1024  # of the canonical texts together; bounds the memory of the cache
+MAX_CACHED_CRITERIA = 2_048  # bounds the memory of the cache
 
 
 class RequestCache:

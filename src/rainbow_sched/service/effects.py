@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from rainbow_sched.model.cluster import Cluster
 from rainbow_sched.store.records import RestoreReport, WaitingJob
 
-MAX_DEPENDENTS_PER_WRITE = 500
+MAX_DEPENDENTS_PER_WRITE = 500  # jobs settled in one transaction; bounds the wait of other writes
 
 
 @dataclass(slots=True)

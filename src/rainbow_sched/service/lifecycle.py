@@ -25,8 +25,8 @@ CANCEL = "cancel"
 SUPERSEDED = "a newer attempt was made in the time that the restore has lost"
 DEADLINE_PASSED = "its deadline passed"
 UNKNOWN_REPORT = "unknown_report"  # key of the event detail
-MAX_UNKNOWN_REPORTS_PER_JOB = 20
-MAX_EVENTS_PER_READ = 1_000
+MAX_UNKNOWN_REPORTS_PER_JOB = 20  # stored as events; bounds what an agent can write about one job
+MAX_EVENTS_PER_READ = 1_000  # of one job; bounds the time and memory of one read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from random import Random
 
 from rainbow_sched.model.credential import Credential, CredentialKind, compose, digest
 
-FETCH_BYTES = 4096
+FETCH_BYTES = 4096  # read from the system at once, which saves a system call for most ids
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _URL_SAFE = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rainbow_sched.store.claim import Claim
 
 PAGES_PER_STEP = 4096  # SQLite pages between two calls of `progress`
-ROWS_PER_BATCH = 10_000  # of PostgreSQL
+ROWS_PER_BATCH = 10_000  # of PostgreSQL; bounds the memory of a backup
 NOT_COPIED = frozenset({"claims", "schema_versions"})
 Progress = Callable[[str, float], None]  # name of the table or file, and the completed share from 0 to 1
 

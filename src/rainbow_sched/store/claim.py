@@ -25,9 +25,9 @@ from rainbow_sched.store.session import EVENT, Session
 log = logging.getLogger(__name__)
 SERVER_ROLE = "server"
 LEASE_SECONDS = 6.0  # a claim that was not renewed for this long may be taken
-RENEW_SECONDS = 1.5
+RENEW_SECONDS = 1.5  # a quarter of LEASE_SECONDS, so that a late renewal does not lose the claim
 WAIT_SECONDS = 10.0  # how long a second server waits for the claim to expire
-POLL_SECONDS = 0.2
+POLL_SECONDS = 0.2  # between two checks of what another server or session holds
 CONFIRM_SECONDS = 15.0  # how long a call waits for the claim to be confirmed
 MIN_RENEW_INTERVAL_SECONDS = 0.1  # seconds between two attempts, independent of the number of waiting calls
 FIRST_CLAIM_SCHEMA = 7  # the migration that creates the table

@@ -17,7 +17,7 @@ from rainbow_sched.store.transaction import SqlTx
 from rainbow_sched.store.writer import RECONNECT_SECONDS, RETRY_SECONDS, ConnectionLost, Counts, Writer
 
 T = TypeVar("T")
-READER_THREADS = 4
+READER_THREADS = 4  # concurrent reads, each with a connection of its own
 
 
 class SqlStore:

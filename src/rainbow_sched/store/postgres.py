@@ -17,7 +17,7 @@ from rainbow_sched.store.engine import SqlStore
 from rainbow_sched.store.schema import migrate
 from rainbow_sched.store.session import Session, SqlDialect
 
-CONNECT_SECONDS = 5
+CONNECT_SECONDS = 5  # timeout, so that an unreachable database is reported
 _LOCK = 0x7261696E  # "rain": the advisory lock of all writes to one database
 _NAME = "rainbow"  # session name of tools, and of servers from before claims
 _OTHER_SESSIONS = (

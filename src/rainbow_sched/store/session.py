@@ -14,7 +14,7 @@ from rainbow_sched.store.base import ReadOnly
 
 Row = tuple[Any, ...]
 EVENT = "event"  # the counter of events
-MAX_CACHED_CHARS = 8_000_000  # characters
+MAX_CACHED_CHARS = 8_000_000  # of the texts together; bounds the memory of the cache
 ROWS_PER_STATEMENT = (64, 16)  # few sizes, so that each statement is prepared once
 
 

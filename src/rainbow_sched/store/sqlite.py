@@ -20,8 +20,8 @@ from rainbow_sched.store.schema import migrate
 from rainbow_sched.store.session import Session, SqlDialect
 
 log = logging.getLogger(__name__)
-BUSY_SECONDS = 10.0
-CHECKPOINT_SECONDS = 1.0
+BUSY_SECONDS = 10.0  # that a statement waits for a lock of another process
+CHECKPOINT_SECONDS = 1.0  # between two checkpoints, which keep the write-ahead log short
 MIN_VERSION = (3, 35, 0)  # for RETURNING, UPDATE FROM and more than 1000 values in a statement
 _PRAGMAS = (
     "PRAGMA foreign_keys = ON",

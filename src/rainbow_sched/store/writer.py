@@ -25,10 +25,10 @@ from rainbow_sched.store.claim import Replaced
 from rainbow_sched.store.session import Session
 from rainbow_sched.store.transaction import SqlTx
 
-MAX_WRITES_PER_COMMIT = 512
+MAX_WRITES_PER_COMMIT = 512  # bounds how long the first of a group waits for its commit
 MAX_GROUP_SECONDS = 0.05  # a group accepts no more works after this time, which bounds the wait of the first
-RECONNECT_SECONDS = 15.0
-RETRY_SECONDS = 0.05
+RECONNECT_SECONDS = 15.0  # calls wait this long for a lost database before they fail
+RETRY_SECONDS = 0.05  # between two attempts to reach a lost database
 
 
 class ConnectionLost(Exception):

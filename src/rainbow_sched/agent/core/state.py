@@ -20,19 +20,19 @@ from rainbow_sched.protocol.messages import (
 )
 
 NEVER = float("-inf")
-MAX_PAST_ATTEMPTS = 4_096  # finished attempts to remember
+MAX_PAST_ATTEMPTS = 4_096  # finished attempts to remember; bounds the memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentLimits:
     """Limits and timeouts of an agent."""
 
-    max_jobs: int = 64
+    max_jobs: int = 64  # accepted jobs that have not ended
     max_wait: float = 25.0  # seconds that a Sync may wait at the server
     run_guard: float = 1_500.0  # seconds without contact until a job that may be declared lost is ended here
     output_grace: float = 5.0  # seconds after the end by which it is reported, even with output still to send
-    output_give_up: float = 600.0
-    chunk: int = 256 * 1024
+    output_give_up: float = 600.0  # seconds after the end until unsent output is given up
+    chunk: int = 256 * 1024  # bytes of output read at once
     chunks: int = 8  # chunks of output being read or sent
 
 

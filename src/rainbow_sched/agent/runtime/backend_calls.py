@@ -18,7 +18,7 @@ from rainbow_sched.model.request import Request
 from rainbow_sched.protocol.messages import AllowedHosts, BidAnswer, BidRequest, Offer, OutputPiece
 
 log = logging.getLogger("rainbow.agent")
-BID_DEADLINE_SECONDS = 2.0
+BID_DEADLINE_SECONDS = 2.0  # for a request without a deadline; as the server's default
 BackendCall: TypeAlias = e.CheckOffer | e.Submit | e.Lookup | e.ReadOutput | e.AskBid
 
 

@@ -25,7 +25,7 @@ from rainbow_sched.model.errors import Conflict, Corrupt
 
 log = logging.getLogger("rainbow.agent")
 FILE_MODE = 0o600
-COMPACT_ABOVE_BYTES = 8 * 1024 * 1024  # bytes
+COMPACT_ABOVE_BYTES = 8 * 1024 * 1024  # a longer journal is written anew without the attempts that are over
 RETRY_SECONDS = 5.0  # seconds between retries of a failed write
 _LOG_TEXTS = {
     "offer": "accepted",

@@ -22,7 +22,7 @@ SECRET_SOURCES = (
     "the agent's secret comes from --secret-file, RAINBOW_AGENT_SECRET, its state directory or the config, in this "
     "order: put the cluster's current secret there, or delete the cluster and register it again"
 )
-SLOW_RETRY_SECONDS = 30.0
+SLOW_RETRY_SECONDS = 30.0  # after a refusal that a quick retry does not change, such as an invalid credential
 CONFLICT_TIMEOUT_SECONDS = 10.0  # seconds; the call of a killed agent may still be open on the server
 
 

@@ -25,7 +25,7 @@ from rainbow_sched.model.errors import AlreadyExists, RainbowError, Unauthentica
 
 log = logging.getLogger("rainbow.agent")
 AGE_CHECK_SECONDS = 3_600.0  # seconds between checks of the secret's age
-RETRY_SECONDS = 30.0
+RETRY_SECONDS = 30.0  # doubled with each failure in a row, up to AGE_CHECK_SECONDS
 _LETTERS = string.ascii_lowercase + string.digits
 
 

@@ -28,7 +28,7 @@ from rainbow_sched.selection.job_filter import holds, variables
 JOB_VARIABLES = ("nodes", "cores", "gpus", "duration", "owner", "name", "priority")
 USED_FILE = "signatures"
 KEEP_SECONDS = 86_400.0  # seconds beyond its expiry for which a used signature is kept, in case a clock is set back
-MAX_SIGNERS_BYTES = 1 << 20
+MAX_SIGNERS_BYTES = 1 << 20  # bounds the memory for the file of signers
 Use = tuple[str, int | None]  # nonce and array index
 
 

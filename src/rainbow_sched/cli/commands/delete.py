@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rainbow_sched.client.async_client import AsyncClient
     from rainbow_sched.client.clusters import DeletionInfo
 
-POLL_SECONDS = 0.5
+POLL_SECONDS = 0.5  # between two checks whether the cluster has left
 
 EPILOG = """\b
 Examples:

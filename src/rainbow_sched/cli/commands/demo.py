@@ -29,7 +29,7 @@ machine. All data is in a temporary folder, which is deleted at the end.
 """
 CLUSTERS = {"perl": "software", "birch": "io", "desk": "software"}  # name -> its subsystem
 _PROGRAM = [sys.executable, "-c", "from rainbow_sched.cli.main import main; main()"]
-START_SECONDS = 60.0
+START_SECONDS = 60.0  # for the server to start, and for the agents to connect
 
 
 @click.command(epilog=EPILOG)

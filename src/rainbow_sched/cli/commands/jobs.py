@@ -20,7 +20,7 @@ from rainbow_sched.cli.shell.connect import Connector, connected
 if TYPE_CHECKING:
     from rainbow_sched.client.jobs import JobClient, JobFilter, JobInfo
 
-DEFAULT_MAX_JOBS = 1000
+DEFAULT_MAX_JOBS = 1000  # a page of output; -c N lists more
 
 EPILOG = """\b
 States (ST): D waits for a job or a time, P held, S waits for resources, R running,

@@ -16,7 +16,7 @@ from rainbow_sched.jobspecs.registry import parse
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.request import Request
 
-MAX_FILE_CHARS = 1 << 20
+MAX_FILE_CHARS = 1 << 20  # bounds the memory for a wrong file
 _DIRECTIVE = re.compile(r"\W{0,4}\s*(?:SBATCH|RAINBOW|flux:|FLUX:)")
 
 

@@ -11,7 +11,7 @@ from rainbow_sched.model.ranges import parse_range
 if TYPE_CHECKING:
     from rainbow_sched.client.jobs import JobClient
 
-MAX_RANGE_JOBS = 10_000
+MAX_RANGE_JOBS = 10_000  # bounds the memory of one command
 
 
 async def resolve(client: JobClient, words: Iterable[str]) -> list[int]:

@@ -19,8 +19,8 @@ from rainbow_sched.model.request import Request
 
 TICK, CROSS = "✔", "✗"
 FIT_WORDS = {"now": "NOW", "later": "LATER", "never": "NEVER", "unknown": "UNKNOWN", "closed": "SKIP"}
-MAX_CHANGES = 3
-MAX_OPTION_CHARS = 80
+MAX_CHANGES = 3  # of one cluster, so that the output stays short
+MAX_OPTION_CHARS = 80  # a longer option is shown as dots
 
 
 def needed(request: Request) -> int:

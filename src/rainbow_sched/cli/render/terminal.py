@@ -12,7 +12,8 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 
-COLUMNS, MIN_COLUMNS = 120, 40
+COLUMNS = 120  # width of the output where stdout is not a terminal
+MIN_COLUMNS = 40  # tables are not readable in fewer
 MAX_SEQUENCE_CHARS = 256  # a longer sequence is printed as text, so that it cannot hide output
 
 # These expressions are compiled (by `re`, once) when there is something to remove, which is rare.

@@ -20,8 +20,8 @@ from rainbow_sched.cli.shell.output_stream import OutputPrinter
 from rainbow_sched.client.jobs import JobClient, JobFilter, JobInfo
 from rainbow_sched.model.errors import RainbowError
 
-POLL_SECONDS = 0.2
-DOUBLE_KEY_SECONDS = 2.0
+POLL_SECONDS = 0.2  # between two checks whether the job has ended, once its output has
+DOUBLE_KEY_SECONDS = 2.0  # ^C or ^Z within this after a ^C cancels or detaches
 
 
 class KeyAction(enum.Enum):

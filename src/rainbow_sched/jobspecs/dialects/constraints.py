@@ -9,7 +9,7 @@ from rainbow_sched.jobspecs.reading.fields import Entry, located
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.hostlist import expand
 
-MAX_HOSTS = 20_000
+MAX_HOSTS = 20_000  # of one constraint; bounds the memory of a request
 _UNSUPPORTED = "a request cannot express this combination"
 
 

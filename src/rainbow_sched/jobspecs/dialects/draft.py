@@ -13,9 +13,9 @@ from rainbow_sched.jobspecs.reading.fields import Entry, located, required
 from rainbow_sched.model.errors import TooLarge
 from rainbow_sched.model.request import Count, Group, Request, Requirement, Scalar, Task
 
-MAX_NOTES = 100
-MAX_TASKS = 256
-MAX_REQUIREMENTS = 10_000  # over all levels
+MAX_NOTES = 100  # on parts that are not supported; bounds the size of a request
+MAX_TASKS = 256  # bounds the size of a request
+MAX_REQUIREMENTS = 10_000  # over all levels; bounds the size of a request
 _TOO_MANY_REQUIREMENTS = f"a request has at most {MAX_REQUIREMENTS} requirements"
 
 

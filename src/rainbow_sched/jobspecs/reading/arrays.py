@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.ranges import parse_range
 
-MAX_ARRAY_JOBS = 10_000
+MAX_ARRAY_JOBS = 10_000  # as many as one call submits
 ARRAY_LABEL = "array_index"  # the label that holds the index of an array job
-MAX_DIGITS = 9
+MAX_DIGITS = 9  # an index stays below 2^31
 _INDEX = re.compile(rf"[0-9]{{1,{MAX_DIGITS}}}")
 
 

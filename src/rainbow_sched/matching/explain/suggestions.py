@@ -27,10 +27,10 @@ from rainbow_sched.model.versions import at_most
 
 Changes = tuple[Change, ...]
 MAX_LEVELS = 100_000  # sum over all changed requests matched for one explanation: about two seconds
-MAX_CHANGES = 4
+MAX_CHANGES = 4  # suggestions for one cluster, so that an explanation stays short
 MAX_FIRST_CHANGES = 3  # changes that are tried as the first of two
-MAX_CHECKS = 60  # per cluster
-MAX_CHECKED_LEVELS = 2_000  # sum over all checks
+MAX_CHECKS = 60  # per cluster; bounds the time of an explanation
+MAX_CHECKED_LEVELS = 2_000  # sum over all checks; bounds the time of an explanation
 MIN_CHECKS = 5  # below this no changes are sought
 MAX_VALUES = 6  # other values tried for one requirement
 

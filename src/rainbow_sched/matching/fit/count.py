@@ -13,7 +13,7 @@ from rainbow_sched.matching.fit.levels import Step
 from rainbow_sched.matching.fit.parts import Part, Parts
 from rainbow_sched.matching.memo import Memoized
 
-MANY = 1 << 62
+MANY = 1 << 62  # copies; above every count that a request can ask for
 
 
 def competes(parts: Parts, root: Part) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Collection, Hashable
 
 from rainbow_sched.matching.structure.hierarchy import Structure
 
-MAX_HINTS_PER_TYPE = 256
-MAX_RETURNED = 512
+MAX_HINTS_PER_TYPE = 256  # bounds the memory of the hints
+MAX_RETURNED = 512  # freed positions in the log; bounds its memory and the time to read it
 
 
 class _OfType:

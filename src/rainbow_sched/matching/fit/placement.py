@@ -21,7 +21,7 @@ from rainbow_sched.matching.structure.facts import Facts
 from rainbow_sched.model.request import Level, Request
 
 Barred: TypeAlias = Mapping[int, frozenset[int]]
-MAX_ORDERS = 24
+MAX_ORDERS = 24  # all orders of four parts; bounds the time of one placement
 NOTHING_BARRED: Barred = MappingProxyType({})
 
 

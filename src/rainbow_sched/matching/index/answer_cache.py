@@ -16,9 +16,9 @@ from rainbow_sched.matching.index.tables import Floats, Mask
 from rainbow_sched.model.match import Matches
 from rainbow_sched.model.prepared_request import PreparedRequest
 
-MAX_CACHED_REQUESTS = 4_096
+MAX_CACHED_REQUESTS = 4_096  # bounds the memory of the cache
 MAX_REPAIRED_CLUSTERS = 48  # changed clusters up to which a cached answer is repaired instead of recomputed
-LOG_LENGTH = 512
+LOG_LENGTH = 512  # changes; an answer that is older than the log is computed anew
 FREED = -1  # a change that only freed resources
 ANY_CHANGE = 0  # a change of another kind
 Stale: TypeAlias = AbstractSet[int]  # numbers of the clusters to match again

@@ -18,7 +18,7 @@ from rainbow_sched.matching.structure.facts import Facts, value_types
 from rainbow_sched.matching.structure.shapes import Shape, multiplicities
 from rainbow_sched.model.request import Requirement
 
-MAX_CACHED_MASKS = 4096
+MAX_CACHED_MASKS = 4096  # bounds the memory of the cache
 
 
 class FleetAnswer(NamedTuple):

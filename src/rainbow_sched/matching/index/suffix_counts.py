@@ -29,9 +29,9 @@ from rainbow_sched.matching.index.tables import (
 )
 
 MIN_ROWS = 6_000  # rows from which on suffix counts are faster than reading all rows
-MAX_LEVELS = 8_192
-MAX_GROUPS = 12_000
-MAX_CELLS = 1 << 25  # of four bytes
+MAX_LEVELS = 8_192  # of both dimensions, multiplied; bounds the size of the table
+MAX_GROUPS = 12_000  # bounds the size of the table
+MAX_CELLS = 1 << 25  # of four bytes; bounds the memory of the table
 MAX_SLOTS = 256  # slots in one host that are summed slice by slice; beyond that all rows are read
 
 

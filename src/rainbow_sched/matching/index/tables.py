@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 Dim: TypeAlias = tuple[str, str]  # the leaf's type and its unit; unit WHOLE: vertices with things inside, taken whole
 WHOLE = "*"
-MOST_ITEMS = 16_384
-LARGEST = 1 << 62
+MOST_ITEMS = 16_384  # items that rows share, or as many as there are rows; bounds their memory
+LARGEST = 1 << 62  # bounds products, which are computed in 64 bits
 MANY = 1 << 41  # slots in one host; more than a request can ask for
 ROOT = ""  # the name of the table in which each cluster is one host
 Offer: TypeAlias = tuple[tuple[Dim, int], ...]

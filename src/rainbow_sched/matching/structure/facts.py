@@ -13,7 +13,7 @@ from rainbow_sched.matching.structure.values import FieldValues, RunsRelation, b
 from rainbow_sched.model.graph import Subsystem, Vertex
 from rainbow_sched.model.request import Equals, Requirement, Runs, Scalar
 
-MAX_CACHED_REQUIREMENTS = 10_000
+MAX_CACHED_REQUIREMENTS = 10_000  # bounds the memory of the cache
 Values = tuple[Scalar, ...]
 
 # Keys of the JGF format itself, which number vertices.

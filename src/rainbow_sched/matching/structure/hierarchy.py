@@ -11,7 +11,7 @@ from rainbow_sched.matching.structure.shapes import NO_PROPERTIES, Shape, ShapeK
 from rainbow_sched.model.binding import HOST
 from rainbow_sched.model.graph import Graph
 
-MAX_CACHED_HOSTS = 16_384  # per type of leaf
+MAX_CACHED_HOSTS = 16_384  # per type of leaf; bounds the memory of the cache
 Leaves: TypeAlias = "tuple[tuple[int, int], ...] | array[int]"
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from rainbow_sched.selection.expressions.errors import EvaluationError, MissingVariable
 
 Place: TypeAlias = tuple[str, int]
-MAX_TEXT_CHARS = 4_096
+MAX_TEXT_CHARS = 4_096  # bounds the memory of one evaluation
 MAX_FLOAT = 1.7976931348623157e308  # the largest float; infinity and NaN lie outside of -MAX_FLOAT to MAX_FLOAT
 MAX_EXACT = 2.0**53  # integers below this are exact in a float
 

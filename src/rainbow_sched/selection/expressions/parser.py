@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from rainbow_sched.selection.expressions.errors import BadExpression
 
-MAX_CHARS = 1_024
-MAX_NODES = 200
-MAX_DEPTH = 20
+MAX_CHARS = 1_024  # bounds the time to parse an expression
+MAX_NODES = 200  # bounds the time of one evaluation
+MAX_DEPTH = 20  # bounds the recursion of the parser and of an evaluation
 PREFIXES = ("-", "!", "~")
-TERNARY = 1
+TERNARY = 1  # precedence of `?`, below those of all other operators
 PRECEDENCE = {
     operator: level
     for level, operators in enumerate(

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 GROUP = "rainbow.policies"
-MAX_CACHED_POLICIES = 256
+MAX_CACHED_POLICIES = 256  # bounds the memory of the cache
 POLICIES: Mapping[str, PolicyFactory] = MappingProxyType(
     {
         "random": without_options("random", AtRandom()),

@@ -20,8 +20,8 @@ from rainbow_sched.selection.expressions import EvaluationError, Expression, com
 from rainbow_sched.selection.options import read_yaml, take
 from rainbow_sched.selection.policies.contract import Ranked, Ranking
 
-MAX_PRIORITIES = 32
-MAX_STEPS = 64
+MAX_PRIORITIES = 32  # bounds the time of one decision
+MAX_STEPS = 64  # of one priority; bounds the time of one decision
 SELECTS = ("first", "last", "random")
 STEPS = ("filter", "calc", "sort_ascending", "sort_descending", "select")
 BUILT_IN_VARIABLES: Mapping[str, Callable[[Candidate, Demand], object]] = {

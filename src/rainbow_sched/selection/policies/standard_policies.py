@@ -22,7 +22,7 @@ from rainbow_sched.selection.policies.contract import Policy, PolicyFactory, Ran
 
 NOT_NOW = "; fits only later"
 DEFAULT_WEIGHTS = "0.6*start + 0.3*cost + 0.1*queue"
-MAX_TERMS = 16
+MAX_TERMS = 16  # of the weights; bounds the time of one decision
 SOURCE_TEXTS = {
     BidSource.AGENT: "as it bids",
     BidSource.HISTORY: "as it did before; no bid",

@@ -25,7 +25,7 @@ from rainbow_sched.server.admission.policy import (
 )
 from rainbow_sched.service.access.audit import ANONYMOUS
 
-MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024  # gRPC's default; bounds the memory of one call
 MAX_BULK_MESSAGE_BYTES = 64 * 1024 * 1024  # of a message that carries a graph, a batch, or an agent's output
 UNREADABLE = object()  # replaces a message that is invalid or too large
 _IN_METADATA = (Access.CALLER, Access.SUBMITTER, Access.ADMINISTRATOR)

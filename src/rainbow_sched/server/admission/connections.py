@@ -21,9 +21,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 log = logging.getLogger(__name__)
-CHECK_SECONDS = 0.25
+CHECK_SECONDS = 0.25  # between two checks of the connections; longer if a check is slow
 CHECK_COST_FACTOR = 50  # wait at least this many times the duration of a check
-MAX_AUTHENTICATED_PEERS = 200_000
+MAX_AUTHENTICATED_PEERS = 200_000  # bounds the memory; ten times the default limit of connections
 RESERVED_DESCRIPTORS = 200  # descriptors for the database, certificates and logs
 _DESCRIPTORS = Path("/proc/self/fd")
 

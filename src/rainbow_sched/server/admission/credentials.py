@@ -17,7 +17,7 @@ from rainbow_sched.service.access.principals import NO_CREDENTIAL, CredentialRes
 from rainbow_sched.service.clock import Clock
 
 Metadata = Sequence[tuple[str, str | bytes]]
-MAX_TOKENS_PER_CALL = 1_000
+MAX_TOKENS_PER_CALL = 1_000  # bounds the lookups of one call
 MAX_CREDENTIAL_CHARS = 16 * 1024  # a longer one is not even hashed
 
 

@@ -14,17 +14,17 @@ from dataclasses import dataclass, fields
 
 from rainbow_sched.model.errors import Exhausted, Invalid
 
-MAX_BUCKETS = 20_000
+MAX_BUCKETS = 20_000  # callers or addresses; bounds the memory of the rates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionLimits:
     """Limits that an operator can configure; rates are per second."""
 
-    rate: float = 1_000.0  # calls of one principal
-    burst: float = 2_000.0
-    refused_rate: float = 20.0  # calls of one address with an invalid credential
-    refused_burst: float = 40.0
+    rate: float = 1_000.0  # calls of one principal per second
+    burst: float = 2_000.0  # calls of one principal at once, after a pause
+    refused_rate: float = 20.0  # calls of one address per second with an invalid credential
+    refused_burst: float = 40.0  # such calls at once, after a pause
     in_flight: int = 10_000  # concurrent calls in total, without long polls and streams
     submitting: int = 5_000  # concurrent submissions among these
     lag: float = 5.0  # seconds of event loop delay above which submissions are rejected
@@ -34,7 +34,7 @@ class AdmissionLimits:
     streams: int = 1_000  # open streams of one principal
     queued: int = 1_000_000  # jobs of one owner that have not ended
     connections: int = 20_000  # in total
-    connections_per_address: int = 2_000
+    connections_per_address: int = 2_000  # so that one address does not take all connections
     strangers: int = 100  # connections of one address without a valid credential
 
     def __post_init__(self) -> None:

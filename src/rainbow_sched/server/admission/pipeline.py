@@ -45,8 +45,10 @@ from rainbow_sched.store.claim import Claim
 log = logging.getLogger(__name__)
 READ_TIMEOUT_SECONDS = 10.0  # for the first message
 QUEUE_TIMEOUT_SECONDS = 30.0  # for a free slot to read in
-MAX_READS, MAX_READS_PER_NETWORK = 8, 2  # concurrent reads of messages from unknown callers
-MAX_UPLOADS, MAX_UPLOADS_PER_PRINCIPAL = 64, 16  # concurrent; each is buffered until it is complete
+MAX_READS = 8  # concurrent reads of messages from unknown callers; bounds their memory
+MAX_READS_PER_NETWORK = 2  # so that one network does not take all of MAX_READS
+MAX_UPLOADS = 64  # concurrent; each is buffered until it is complete
+MAX_UPLOADS_PER_PRINCIPAL = 16  # so that one principal does not take all of MAX_UPLOADS
 _REVOKED = "the credential of this call was revoked or has fewer rights than before; connect again"
 
 Check = Callable[[Call], Awaitable[None] | None]  # raises to refuse; an awaitable: it has to wait

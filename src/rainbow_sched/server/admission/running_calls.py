@@ -27,12 +27,13 @@ from rainbow_sched.service.core import Core
 from rainbow_sched.store.base import Tx
 
 log = logging.getLogger(__name__)
-CHECK_SECONDS = 0.4
-FLUSH_SECONDS = 1.0
-LAST_USE_SECONDS = 30.0
+CHECK_SECONDS = 0.4  # between two checks of open calls; below the second in which a revocation takes effect
+FLUSH_SECONDS = 1.0  # refused calls are written at most this often, whatever their number
+LAST_USE_SECONDS = 30.0  # last uses of tokens are written at most this often
 MIN_QUEUE_LENGTH = 16  # running submissions that are always admitted
-SLOWER_WEIGHT, FASTER_WEIGHT = 0.05, 0.1  # weight of one measurement in the estimate; low against outliers
-LAG_CHECK_SECONDS = 0.05
+SLOWER_WEIGHT = 0.05  # of one slower measurement in the estimate; low against outliers
+FASTER_WEIGHT = 0.1  # of one faster measurement in the estimate; low against outliers
+LAG_CHECK_SECONDS = 0.05  # between two measurements of the event loop's delay
 
 
 class Deadlines:

@@ -17,7 +17,7 @@ from rainbow_sched.service.clusters.rules import sees, set_rules, visible_rules
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.maintenance import restore
 
-MAX_UPLOAD_BYTES = 512 * 1024 * 1024
+MAX_UPLOAD_BYTES = 512 * 1024 * 1024  # as sent, possibly compressed; bounds the memory of one upload
 
 
 class ClustersHandler(clusters_pb2_grpc.ClustersServicer):

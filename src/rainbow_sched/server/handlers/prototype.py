@@ -25,7 +25,7 @@ from rainbow_sched.service.clusters.rules import visible_to
 from rainbow_sched.service.scheduling.plan import PlacementQuery, question_with_bids
 from rainbow_sched.service.submission.intake import Submission
 
-MOST_INT32 = 2**31 - 1
+MOST_INT32 = 2**31 - 1  # largest job id that the prototype's messages can hold
 _OWN_GRAPH = ("", "cluster")
 
 

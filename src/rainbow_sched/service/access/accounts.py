@@ -20,14 +20,14 @@ from rainbow_sched.service.core import Core
 from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.store.base import Account, AuditRow, ClusterGroup, Store, Tx
 
-DAY_SECONDS = 86_400.0
-TOKEN_TTL_SECONDS = 30 * DAY_SECONDS
-JOIN_TTL_SECONDS = 3_600.0
-MAX_TTL_SECONDS = 366 * DAY_SECONDS
-GRACE_SECONDS = 600.0
-MAX_GRACE_SECONDS = 7 * DAY_SECONDS
-MAX_NAMES = 1_000
-MAX_TOKENS_PER_OWNER = 1_000
+DAY_SECONDS = 86_400.0  # seconds of a day
+TOKEN_TTL_SECONDS = 30 * DAY_SECONDS  # default lifetime of a token: 30 days
+JOIN_TTL_SECONDS = 3_600.0  # default lifetime of a join token, which is needed only for a registration
+MAX_TTL_SECONDS = 366 * DAY_SECONDS  # longest lifetime of a token: a year
+GRACE_SECONDS = 600.0  # a rotated secret stays valid for this long by default, while the new one is distributed
+MAX_GRACE_SECONDS = 7 * DAY_SECONDS  # bounds how long two secrets of one token are valid
+MAX_NAMES = 1_000  # bounds the size of one list of names in a call
+MAX_TOKENS_PER_OWNER = 1_000  # live tokens; bounds what one owner can store
 T = TypeVar("T")
 GroupWithUsers: TypeAlias = tuple[ClusterGroup, list[str]]
 _PERSONAL_KINDS = (CredentialKind.USER, CredentialKind.ADMIN)

@@ -20,10 +20,10 @@ from rainbow_sched.store.base import Tx
 
 ANONYMOUS = Principal(name="anonymous")
 SYSTEM = Principal(name="server", kind=CredentialKind.ADMIN, scopes=frozenset({"admin"}))  # no caller can have it
-MAX_OBJECT_CHARS = 200
-MAX_DETAIL_CHARS = 500
+MAX_OBJECT_CHARS = 200  # bounds the size of a line of the audit log
+MAX_DETAIL_CHARS = 500  # bounds the size of a line of the audit log
 MAX_LINES_PER_ADDRESS = 10  # different refusals per address and flush
-MAX_ADDRESSES = 1_000
+MAX_ADDRESSES = 1_000  # bounds the memory between two flushes; refusals of further addresses are counted together
 
 
 class Actor(NamedTuple):

@@ -29,9 +29,9 @@ from rainbow_sched.store.base import Account, ClusterGroup, Store, Tx
 __all__ = ["ANONYMOUS", "CredentialResolver", "Reach", "may", "need", "reach"]
 
 REVISION_META = "access.revision"
-CACHE_SECONDS = 1.0
-MAX_CACHED_CREDENTIALS = 10_000
-MAX_CACHED_USERS = 100_000
+CACHE_SECONDS = 1.0  # a revocation takes effect on other servers within this time
+MAX_CACHED_CREDENTIALS = 10_000  # bounds the memory of the cache
+MAX_CACHED_USERS = 100_000  # bounds the memory of the groups that an identity provider claims
 USE_RECORD_SECONDS = 60.0  # between two records of a credential's use
 ADMIN = "admin"  # the first administrator
 EXTERNAL_CREDENTIAL = "oidc"  # in place of a credential's id

@@ -16,8 +16,8 @@ from rainbow_sched.model.reasons import MixedHosts
 from rainbow_sched.model.request import Level
 from rainbow_sched.service.clusters.fleet import Fleet
 
-MAX_HOSTLIST_CHARS = 256 * 1024  # of a report
-MAX_NODES = 100_000  # of a report
+MAX_HOSTLIST_CHARS = 256 * 1024  # of a report; bounds its memory
+MAX_NODES = 100_000  # of a report; bounds the memory of its expanded list
 NO_BINDING_SUPPORT = "its agent cannot bind jobs to nodes; upgrade it"
 NOT_ENFORCED = "no agent: which nodes it runs on is not enforced there"
 PARTS_NEED_DIFFERENT_HOSTS = (

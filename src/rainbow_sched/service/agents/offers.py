@@ -24,12 +24,12 @@ from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance.restore import check_reported, may_run_elsewhere
 from rainbow_sched.store.base import Tx
 
-DEFAULT_JOBS_RECEIVED = 100
-MAX_JOBS_RECEIVED = 1_000
+DEFAULT_JOBS_RECEIVED = 100  # of one call without a limit
+MAX_JOBS_RECEIVED = 1_000  # bounds the transaction and the answer of one call
 MAX_REFUSALS_PER_WRITE = 200  # offers that one transaction may refuse
 MAX_OFFERS_ORDERED = 500  # offers that are sorted by a cluster's own order
 MAX_REPLY_BYTES = 3 * 1024 * 1024  # the prototype's clients refuse replies over 4 MiB
-MAX_LEASE_SECONDS = 3_600.0
+MAX_LEASE_SECONDS = 3_600.0  # bounds how long a receiver can hold jobs without accepting them
 RECEIVER = "receiver "  # prefix of a lease's holder; the time of the call follows
 
 _compiled = lru_cache(256)(compile_expression)  # each Sync of a cluster repeats its expressions

@@ -27,8 +27,8 @@ from rainbow_sched.service.scheduling.bids import score_end, score_start
 from rainbow_sched.store.base import Tx
 
 log = logging.getLogger(__name__)
-MAX_CODE_CHARS = 64  # characters
-MAX_OUTPUT_OFFSET = 2**53  # a larger offset is an error
+MAX_CODE_CHARS = 64  # stored of a code that an agent reports
+MAX_OUTPUT_OFFSET = 2**53  # bytes; a larger offset is an error
 BLAMES_CLUSTER = frozenset({Failure.LAUNCH, Failure.REFUSED, Failure.NODE})
 
 

@@ -52,7 +52,7 @@ from rainbow_sched.service.wakeups import cluster_topic
 from rainbow_sched.store.base import Tx
 
 log = logging.getLogger(__name__)
-MAX_OFFERS_PER_SYNC = 200
+MAX_OFFERS_PER_SYNC = 200  # bounds the transaction and the answer of one Sync
 GOLDEN_RATIO = 0.618034  # its multiples spread evenly
 ANSWER_SECONDS = 5.0  # after which an offer that the agent does not hold counts as lost
 

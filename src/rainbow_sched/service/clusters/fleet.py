@@ -25,8 +25,8 @@ from rainbow_sched.model.match import Fit, Matches
 from rainbow_sched.model.prepared_request import PreparedRequest
 from rainbow_sched.selection.candidate_set import CandidateSet, FleetPartCache
 
-MAX_CANDIDATE_SETS = 256
-MAX_RETRIES_PER_RELEASE = 64
+MAX_CANDIDATE_SETS = 256  # bounds the memory of the cache
+MAX_RETRIES_PER_RELEASE = 64  # incomplete reservations; bounds the time of one release
 _OPEN = frozenset({Standing.ACTIVE, Standing.DEGRADED})
 
 

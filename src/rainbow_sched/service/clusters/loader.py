@@ -25,7 +25,7 @@ from rainbow_sched.store.base import Tx
 from rainbow_sched.store.records import PlacedAttempt
 
 log = logging.getLogger(__name__)
-JOBS_PER_READ = 200_000
+JOBS_PER_READ = 200_000  # bounds the memory of one read while the server starts
 
 
 async def load_fleet(core: Core) -> None:

@@ -27,7 +27,7 @@ from rainbow_sched.service.maintenance import restore
 from rainbow_sched.store.base import ReportState, Tx
 
 DOMINANT = ""
-MAX_TRIES = 5
+MAX_TRIES = 5  # to store a graph while other calls change the same cluster
 REMOVED = "its cluster was removed"
 LEAVES = "it is being removed"
 JOB_CHOICES = ("", "wait", "cancel", "lose")

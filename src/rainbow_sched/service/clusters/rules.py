@@ -20,7 +20,7 @@ from rainbow_sched.service.effects import Effects
 from rainbow_sched.store.base import Tx
 
 ClusterRefusals = dict[str, tuple[Fit, str]]
-JOBS_PER_READ = 10_000
+JOBS_PER_READ = 10_000  # bounds the memory of one read
 
 
 def apply_rules(

@@ -26,10 +26,11 @@ from rainbow_sched.service.maintenance.generations import GenerationHistory, rea
 from rainbow_sched.store.base import ReportState, RestoreFinding, RestoreReport, Tx, WaitingJob
 
 log = logging.getLogger(__name__)
-JOBS_PER_WRITE = 500
+JOBS_PER_WRITE = 500  # bounds the time of one transaction
 ALLOWED_KEY = "may_run_since"  # key of the event detail when a held job was allowed to run
-MAX_EVENTS_READ = 1_000
-DEFAULT_FINDINGS, MAX_FINDINGS = 100, 10_000  # of one answer
+MAX_EVENTS_READ = 1_000  # of one job; bounds the time and memory of one read
+DEFAULT_FINDINGS = 100  # a page of output
+MAX_FINDINGS = 10_000  # bounds the size of one answer
 WITHOUT_REPORT = "its cluster will not report"
 AGENT_TOO_OLD = "its agent is too old to say what it ran; upgrade it"
 

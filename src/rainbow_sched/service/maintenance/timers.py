@@ -23,13 +23,13 @@ from rainbow_sched.service.maintenance import restore
 from rainbow_sched.store.base import Tx
 
 log = logging.getLogger(__name__)
-PASS_SECONDS = 1.0
-RETRY_PENDING_SECONDS = 60.0
-JOBS_PER_WRITE = 500
+PASS_SECONDS = 1.0  # between two passes; bounds how late a deadline or the end of a lease is noticed
+RETRY_PENDING_SECONDS = 60.0  # between two decisions about all pending jobs
+JOBS_PER_WRITE = 500  # bounds the time of one transaction
 SILENT = "its agent is silent"
-DAY_SECONDS = 86_400.0
-JOBS_DELETED_PER_WRITE = 200
-COUNT_INTERVAL_SECONDS = 60.0
+DAY_SECONDS = 86_400.0  # seconds of a day, the unit of keep_days
+JOBS_DELETED_PER_WRITE = 200  # bounds the time of one transaction; the next pass deletes more
+COUNT_INTERVAL_SECONDS = 60.0  # between two counts of finished jobs, which read many rows
 MIN_AGE_SECONDS = 3_600.0  # of a finished job; its submission may be retried or its output fetched
 
 

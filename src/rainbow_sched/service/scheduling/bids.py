@@ -25,7 +25,7 @@ from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.wakeups import Notifier, cluster_topic
 from rainbow_sched.store.base import Tx
 
-MAX_CACHED_BIDS = 10_000
+MAX_CACHED_BIDS = 10_000  # bounds the memory of the cache
 MAX_BID_SECONDS = 3_600.0  # for which a bid is valid
 Hosts: TypeAlias = tuple[GroupHosts, ...]
 NO_HOSTS: Mapping[str, Hosts] = MappingProxyType({})

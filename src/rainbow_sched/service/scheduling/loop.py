@@ -39,10 +39,10 @@ from rainbow_sched.service.scheduling.plan import (
 
 log = logging.getLogger(__name__)
 EXCLUDE_SECONDS = 60.0  # for which a cluster that returned a job is excluded; doubles each time
-MAX_DOUBLINGS = 6
-MAX_CONCURRENT_DECISIONS = 64
-RETRY_SECONDS = 1.0
-MAX_JOBS_DECIDED_TOGETHER = 256
+MAX_DOUBLINGS = 6  # of EXCLUDE_SECONDS: a cluster is excluded for 64 minutes at most
+MAX_CONCURRENT_DECISIONS = 64  # bounds the decisions that wait for bids at the same time
+RETRY_SECONDS = 1.0  # before the next pass after the store refused a write
+MAX_JOBS_DECIDED_TOGETHER = 256  # bounds the time of one transaction
 _APPLIED_TOGETHER = (JobState.BOUND, JobState.HELD)
 
 

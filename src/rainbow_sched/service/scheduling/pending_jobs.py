@@ -19,7 +19,7 @@ from rainbow_sched.service.clusters.fleet import Fleet
 from rainbow_sched.store.records import WaitingJob
 
 FIRST_DELAY_SECONDS = 1.0  # before a failed decision is retried; doubles each time
-MAX_DOUBLINGS = 9
+MAX_DOUBLINGS = 9  # of FIRST_DELAY_SECONDS: a job is retried after 512 seconds at most
 
 
 @dataclass(slots=True)

@@ -49,7 +49,7 @@ from rainbow_sched.store.claim import Replaced
 log = logging.getLogger(__name__)
 MAX_PLANS = 3  # of a job in a row that are refused; then it is decided later
 DECISIONS_PER_YIELD = 8  # then other tasks run
-TIME_SLICE_SECONDS = 0.01
+TIME_SLICE_SECONDS = 0.01  # of decisions in a row; then other tasks run
 PAUSE_SECONDS = 0.01  # a batch being stored has priority over the decisions of the scheduling loop
 # Access to enum members is slow, and this is a hot path: look them up once.
 _QUEUED, _BOUND, _HELD, _INFEASIBLE = JobState.QUEUED, JobState.BOUND, JobState.HELD, JobState.INFEASIBLE

@@ -35,11 +35,11 @@ from rainbow_sched.service.submission.new_jobs import CallOutcome, Quota, Receip
 from rainbow_sched.store.base import Dependency, NewJob, Tx
 
 MAX_JOBS_DECIDED_FIRST = 64  # a larger batch is stored first, so that its caller does not wait for the decisions
-MAX_JOBS_PER_CALL = 10_000
+MAX_JOBS_PER_CALL = 10_000  # bounds the transaction and the memory of one call
 MAX_JOBS_PER_SHARED_WRITE = 64  # of several calls; more would wait longer for each other than a write takes
 MAX_SHORT_TEXT_CHARS = 500_000  # written within a few milliseconds
 MAX_EXPECTED_CALLS = 32  # a write waits for no more than this
-WAIT_SECONDS_PER_CALL = 0.00025
+WAIT_SECONDS_PER_CALL = 0.00025  # for each call that is expected, so that one write stores them together
 MAX_WAITS = 4  # it waits again only if a call arrived
 
 

@@ -24,10 +24,10 @@ from rainbow_sched.service.maintenance import restore
 from rainbow_sched.service.wakeups import EVENTS, OUTPUT
 from rainbow_sched.store.base import JobSelection, Tx
 
-MAX_LISTED = 1_000
-MAX_CANCELLED = 10_000
-MAX_EVENTS_PER_READ = 500
-MAX_BYTES_PER_READ = 64 * 1024
+MAX_LISTED = 1_000  # jobs; bounds the answer of one call
+MAX_CANCELLED = 10_000  # jobs; bounds the transaction of one call
+MAX_EVENTS_PER_READ = 500  # bounds the memory of one read of a stream
+MAX_BYTES_PER_READ = 64 * 1024  # bounds the memory of one read of a stream
 POLL_SECONDS = 10.0  # other processes cannot notify this one
 
 

@@ -12,8 +12,8 @@ from rainbow_sched.agent.core.values import ClusterFacts
 from rainbow_sched.model.errors import RainbowError
 
 log = logging.getLogger("rainbow.agent")
-FIRST_SECONDS = 0.2  # seconds
-GROWTH = 1.5
+FIRST_SECONDS = 0.2  # before the first poll after an action; it grows while nothing changes
+GROWTH = 1.5  # factor between two polls that find nothing new
 FILE_CHECK_SECONDS = 2.0  # seconds between checks of running jobs' files
 
 

@@ -21,7 +21,7 @@ from rainbow_sched.model.hostlist import collapse
 from rainbow_sched.model.request import Request
 from rainbow_sched.protocol.messages import AllowedHosts
 
-MAX_SHOWN_CHARS = 120  # characters of a list of names in a message
+MAX_SHOWN_CHARS = 120  # of a list of names in a message
 
 # rb_names prints each name of a hostlist such as a[1-3,07],b; a partial name begins with "=", so that there is always
 # one. rb_outside prints the names of hostlist $1 that are not among the words of $2, or ? if there is no name.

@@ -11,7 +11,7 @@ from pathlib import Path
 from rainbow_sched.agent.backends.local.wrapper import write_whole
 from rainbow_sched.model.graph import Mark
 
-MAX_TAGS = 20_000
+MAX_TAGS = 20_000  # tags; bounds the size of the file
 
 
 class MarkedNodes:

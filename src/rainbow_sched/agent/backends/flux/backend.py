@@ -43,7 +43,7 @@ from rainbow_sched.protocol.messages import AllowedHosts, BidAnswer
 JOBS = ("jobs", "--json", "--count=0", "--user=all")
 SETTLE_SECONDS = 10.0  # seconds in which Flux may not list a new job yet
 CLOCK_SKEW_SECONDS = 60.0  # seconds that the clocks of agent and instance may differ
-PROBE_TIMEOUT_SECONDS = 1.0
+PROBE_TIMEOUT_SECONDS = 1.0  # half of a bid's default deadline; then the start is estimated from the queue
 
 
 class FluxBackend(BatchBackend[FluxSite, FluxRequest, FluxRecord, FluxJob]):

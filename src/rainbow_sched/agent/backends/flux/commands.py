@@ -13,8 +13,8 @@ from pathlib import Path
 from rainbow_sched.agent.backends.common.programs import ProgramResult, run
 from rainbow_sched.model.errors import Invalid, Unavailable
 
-TIMEOUT_SECONDS = 60.0
-MAX_CONCURRENT = 4  # concurrent programs
+TIMEOUT_SECONDS = 60.0  # for one program, so that a hanging one does not keep its slot
+MAX_CONCURRENT = 4  # concurrent programs; bounds the load on the instance
 BRIDGE = Path(__file__).with_name("bridge.py")
 MAX_LINE_BYTES = 1 << 26  # bytes per line of the bridge: jobspecs may be long
 # The instance did not answer: it may or may not have processed the request.

@@ -31,7 +31,7 @@ from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts, BidAnswer
 
 log = logging.getLogger("rainbow.agent")
 OUTPUT_CHECK_SECONDS = 0.5  # seconds between checks of running jobs' output
-MAX_CONCURRENT = 16  # concurrent submissions
+MAX_CONCURRENT = 16  # concurrent submissions; bounds the load on the machine
 POLL_SECONDS = 0.1  # seconds between checks where pidfd is not available
 
 

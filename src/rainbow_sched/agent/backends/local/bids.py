@@ -17,8 +17,8 @@ from rainbow_sched.agent.core.values import Result
 from rainbow_sched.model.attempt import AttemptState
 
 MIN_HISTORY = 5  # with fewer jobs the history is ignored
-MAX_HISTORY = 500
-MAX_TASKS = 1_024  # of one job
+MAX_HISTORY = 500  # newest completed jobs, from which a bid is estimated; bounds the file
+MAX_TASKS = 1_024  # of one job; bounds the processes on the machine
 
 
 @dataclass(frozen=True, slots=True)

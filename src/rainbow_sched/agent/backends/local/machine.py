@@ -22,7 +22,7 @@ from rainbow_sched.model.request import Group, Level, Request
 from rainbow_sched.protocol.messages import ANY_HOST, AllowedHosts
 
 RULES = NodeRules(hosts=True, groups=True)
-MAX_PLANS = 256  # requests whose plans are cached
+MAX_PLANS = 256  # requests whose plans are cached; bounds the memory of the cache
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ MARKER, EXIT, CANCEL = "started", "exit", "cancel"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _WATCHED = (signal.SIGCHLD, signal.SIGTERM)
 CONTACT_CHECK_SECONDS = 20.0  # seconds between reads of the agent's last contact
-MEMORY_CHECK_SECONDS = 0.5  # seconds between measurements
+MEMORY_CHECK_SECONDS = 0.5  # between two measurements of a job's memory
 _STDERR_TAIL_BYTES = 4096
 _NO_MEMORY_MESSAGES = (b"MemoryError", b"bad_alloc", b"annot allocate memory", b"ut of memory", b"OutOfMemoryError")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 _STARTS = re.compile(r"to start at (\d+)\b")
 _REFUSED = re.compile(r"allocation failure: (.+)")
 QUERIES_PER_SECOND = 5.0  # queries per second at most: each one uses up a job id
-MAX_ESTIMATES = 500
+MAX_ESTIMATES = 500  # bounds the memory of the cache
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from rainbow_sched.agent.backends.common.programs import ProgramResult, run
 from rainbow_sched.model.errors import Invalid, Unavailable
 
-TIMEOUT_SECONDS = 60.0
-PING_TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 60.0  # for one program, so that a hanging one does not block the agent
+PING_TIMEOUT_SECONDS = 10.0  # a controller that does not respond within this is considered down
 # The controller did not answer: it may or may not have processed the request.
 _NO_ANSWER = re.compile(
     r"unable to contact|socket timed out|connection (?:refused|reset|timed out)|transport endpoint|zero bytes|"

@@ -20,7 +20,7 @@ import msgspec
 from rainbow_sched.graphs.formats.jgf.values import NOT_A_NUMBER, GraphLimits
 from rainbow_sched.model.errors import Invalid, TooLarge
 
-PIECE_BYTES = 1 << 17  # fits the cache: half the time of pieces of 4 MB
+PIECE_BYTES = 1 << 17  # fits the processor's cache: half the time of pieces of 4 MB
 _GUESSES = 4  # wrong cuts tried before the rest is read as one piece
 _NAMED_ERRORS = 16 << 20  # up to this size an invalid text is read twice, so that the error can name the vertex
 _LIST_BORDER = re.compile(rb"\}\s*,(?=\s*\{)")
