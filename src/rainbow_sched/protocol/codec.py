@@ -44,7 +44,7 @@ MAX_INT32 = 2**31 - 1  # range of an int32 field of a message
 MAX_INT64 = 2**63 - 1  # range of an int64 field of a message
 MAX_SENT_REASON_CHARS = 4_096  # reasons quote commands and managers, and the server keeps less
 MAX_RECALL_ATTEMPTS = 100_000  # a recall is one message; bounds its memory
-MAX_STATE_BYTES = 256 * 1024  # of a cluster's state; a longer one is ignored
+MAX_STATE_CHARS = 256 * 1024  # of a cluster's state; a longer one is ignored
 MAX_SUBSYSTEMS = 64  # that an agent may announce; further ones are ignored
 MAX_SUBSYSTEM_CHARS = 256  # of a name; a longer one is ignored
 MAX_RULE_CHARS = 300  # of a reason that an agent announces
@@ -263,7 +263,7 @@ def _state_to_json(values: Mapping[str, object]) -> str:
 def _state_from_json(text: str) -> dict[str, object] | None:
     """Return the values of a state report that can be stored; None if it is no object."""
     try:
-        values = json.loads(text) if len(text) <= MAX_STATE_BYTES else None
+        values = json.loads(text) if len(text) <= MAX_STATE_CHARS else None
     except (ValueError, RecursionError):
         return None
     if not isinstance(values, dict):

@@ -13,7 +13,7 @@ from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.cluster import Cluster, checked_state
 from rainbow_sched.model.errors import Corrupt, Invalid, NotFound
 from rainbow_sched.model.graph import Graph, Mark
-from rainbow_sched.protocol.codec import MAX_STATE_BYTES
+from rainbow_sched.protocol.codec import MAX_STATE_CHARS
 from rainbow_sched.service.access.audit import acting
 from rainbow_sched.service.clusters.fleet import with_marks
 from rainbow_sched.service.clusters.registration import DOMINANT, require_cluster
@@ -38,8 +38,8 @@ class ClusterStatus:
 
 def parse_state(text: str) -> dict[str, object]:
     """Parse a state report: a JSON object, or a JSON string that holds one (the prototype's client)."""
-    if len(text) > MAX_STATE_BYTES:
-        raise Invalid(f"a state report has at most {MAX_STATE_BYTES} bytes")
+    if len(text) > MAX_STATE_CHARS:
+        raise Invalid(f"a state report has at most {MAX_STATE_CHARS} characters")
     value: object = text
     for _ in range(2):
         if isinstance(value, str):
