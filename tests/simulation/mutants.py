@@ -126,15 +126,15 @@ def confirms_what_is_no_longer_on_offer(patch: Patch) -> None:
 
 @mutant()
 def believes_reports_after_the_end(patch: Patch) -> None:
-    def report(sync: Any, told: Any) -> None:
-        found = reports.find_attempt(sync.tx, sync.request.cluster, told.ref)
-        if found is not None and told.ends:
-            job, how = found[0], reports._attempt_end(told, sync.now)
+    def report(sync: Any, received: Any) -> None:
+        found = reports.find_attempt(sync.tx, sync.request.cluster, received.ref)
+        if found is not None and received.ends:
+            job, how = found[0], reports._attempt_end(received, sync.now)
             if job.state in (JobState.BOUND, JobState.CANCELLING):
                 lifecycle.end_attempt(sync.tx, sync.fx, job, lifecycle.live_attempt(sync.tx, job), how, sync.now)
-            sync.out.acked.append(told.ref)
+            sync.out.acked.append(received.ref)
             return
-        original(sync, told)
+        original(sync, received)
 
     original = reports.report
     patch.setattr(reports, "report", report)
@@ -239,7 +239,7 @@ def believes_a_strangers_absent(patch: Patch) -> None:
     patch.setattr(sync, "journal_of", lambda epoch: "the same")
 
     def found_expected(d: Any, event: e.LookedUp) -> None:
-        d.before = replace(d.before, fresh=False)
+        d.fresh = False
         original(d, event)
 
     original = manager._expected_looked_up

@@ -35,8 +35,8 @@ def refuses_a_whole_message_for_one_report(patch: Patch) -> None:
 
 @mutant(OLDER)
 def acknowledges_a_report_that_it_does_not_understand(patch: Patch) -> None:
-    def store_unknown_report(tx: Any, fx: Any, out: Any, cluster: str, told: Any, now: float) -> None:
-        out.acked.append(told.ref)
+    def store_unknown_report(sync: Any, report: Any) -> None:
+        sync.out.acked.append(report.ref)
 
     patch.setattr(reports, "store_unknown_report", store_unknown_report)
 

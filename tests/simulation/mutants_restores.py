@@ -31,8 +31,8 @@ def tells_a_restored_server_only_what_is_held(patch: Patch) -> None:
     whole = mailbox._recall
 
     def held(d: Any) -> Any:
-        told = whole(d)
-        return replace(told, attempts=tuple(one for one in told.attempts if one.ref in d.attempts))
+        received = whole(d)
+        return replace(received, attempts=tuple(one for one in received.attempts if one.ref in d.attempts))
 
     patch.setattr(mailbox, "_recall", held)
 

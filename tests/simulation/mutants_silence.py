@@ -100,9 +100,9 @@ def starts_what_may_have_been_given_up(patch: Patch) -> None:
 
 @mutant()
 def listens_to_processes_that_were_followed(patch: Patch) -> None:
-    def refuse_second(self: SyncHandler, told: Any, before: Any) -> None:
+    def refuse_second(self: SyncHandler, received: Any, before: Any) -> None:
         self._superseded_epochs.clear()
-        original(self, told, before)
+        original(self, received, before)
 
     original = SyncHandler._refuse_second_agent
     patch.setattr(SyncHandler, "_refuse_second_agent", refuse_second)
