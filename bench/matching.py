@@ -18,8 +18,8 @@ from statistics import median
 
 from bench import _plain
 from bench._fleets import a_fleet, fill, requests
+from rainbow_sched.graphs.backend import open_backend
 from rainbow_sched.graphs.memory import MemoryBackend
-from rainbow_sched.graphs.registry import open_backend
 from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.graph import Mark
 from rainbow_sched.model.prepared_request import PreparedRequest

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rainbow_sched.graphs.registry import open_backend
+from rainbow_sched.graphs.backend import open_backend
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.credential import digest
 from rainbow_sched.selection.policies import installed

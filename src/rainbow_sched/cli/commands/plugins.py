@@ -44,7 +44,7 @@ def _row(kind: str, name: str, origin: str, error: str = "") -> dict[str, str]:
 
 
 def _graphs() -> Iterator[dict[str, str]]:
-    from rainbow_sched.graphs.registry import BACKENDS, load, names
+    from rainbow_sched.graphs.backend import BACKENDS, load, names
 
     for name in names():
         try:

@@ -31,7 +31,7 @@ Examples:
 @click.option("--trace", is_flag=True, help="With one seed: print all steps, also without a violation.")
 def torture(seeds: int, start: int, processes: int | None, trace: bool) -> int:
     """Check the guarantees of server and agents under simulated faults; exit with 1 if one is violated."""
-    from rainbow_sched.graphs.registry import load
+    from rainbow_sched.graphs.backend import load
     from rainbow_sched.simulation.world import run, run_seeds
 
     load("memory")  # so that a missing package is reported here, once, and not inside a simulation

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rainbow_sched.graphs.backend import open_backend
 from rainbow_sched.graphs.formats.reader import read
-from rainbow_sched.graphs.registry import open_backend
 from rainbow_sched.jobspecs.preparation import prepare
 from rainbow_sched.model.cluster import Cluster
 from rainbow_sched.model.prepared_request import PreparedRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.graphs.registry import open_backend
+from rainbow_sched.graphs.backend import open_backend
 from rainbow_sched.model.cluster_rules import ClusterRules
 from rainbow_sched.model.job import Terms
 from rainbow_sched.service.clusters.fleet import Fleet
