@@ -17,10 +17,9 @@ from rainbow_sched.model.bid import Bid
 from rainbow_sched.model.candidate import Candidate, ClusterReport, Demand
 from rainbow_sched.model.match import Fit
 from rainbow_sched.selection.candidate_set import CandidateSet, FleetPartCache
-from rainbow_sched.selection.decisions import Criteria, Question, decide
+from rainbow_sched.selection.decisions import Criteria, Question, decide, replay
 from rainbow_sched.selection.expressions import compile_expression
 from rainbow_sched.selection.policies import built_in
-from rainbow_sched.selection.replay import replay
 
 FORMULA = "(cost_per_node_hour * (memory_per_node * seconds_per_gb)/60/60)"
 PRIORITIES = f"""

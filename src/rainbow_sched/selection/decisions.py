@@ -1,24 +1,36 @@
-"""Choose one of the clusters that fit and record the reasons."""
+"""Choose one of the clusters that fit and record the reasons; recompute a stored decision from its record."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
-from rainbow_sched.model.decision import Chosen, Decision, DecisionOutcome, Refuse, Wait
-from rainbow_sched.model.errors import RainbowError
+from rainbow_sched.model.candidate import Demand
+from rainbow_sched.model.decision import Chosen, Decision, DecisionOutcome, Refuse, Wait, limits_of
+from rainbow_sched.model.errors import Invalid, RainbowError
 from rainbow_sched.model.match import Fit
 from rainbow_sched.selection.candidate_set import CandidateSet
-from rainbow_sched.selection.decision_random import DecisionRandom
 from rainbow_sched.selection.eligibility import Eligible, prepare
 from rainbow_sched.selection.policies import Policy, PolicyError, PolicyTable, Ranking, built_in
 from rainbow_sched.selection.question import STALE_AFTER_SECONDS, Criteria, Question
-from rainbow_sched.selection.record import write_record
+from rainbow_sched.selection.record import read_candidates, write_record
 
-__all__ = ["MAX_BID_REQUESTS", "STALE_AFTER_SECONDS", "Criteria", "Question", "clusters_to_ask", "decide", "wants_bids"]
+__all__ = [
+    "MAX_BID_REQUESTS",
+    "STALE_AFTER_SECONDS",
+    "Criteria",
+    "Question",
+    "clusters_to_ask",
+    "decide",
+    "question_of",
+    "replay",
+    "wants_bids",
+]
 
 MAX_BID_REQUESTS = 8  # clusters asked for one decision; as the server's default `bidders`
 MAX_REASONS = 20  # bounds the size of a decision's record
 MAX_SCORE = 1.7976931348623157e308  # the largest float
+_WORD = (1 << 64) - 1
 
 
 def decide(question: Question, policies: PolicyTable | None = None) -> Decision:
@@ -94,3 +106,73 @@ def _outcome(question: Question, eligible: Eligible, ranking: Ranking) -> Decisi
     ever = any(fit is not Fit.NEVER for fit in fits)
     kind = Refuse if limits.otherwise == "refuse" and not ever else Wait
     return kind(tuple(reasons), ever)
+
+
+def replay(record_json: str, policies: PolicyTable | None = None) -> Decision:
+    """Decide again; raise Invalid for a damaged record, UnknownPolicy if the policy is not installed."""
+    return decide(question_of(Decision.from_json(record_json)), policies)
+
+
+def question_of(decision: Decision) -> Question:
+    """Return the question that a decision answered."""
+    record, misfits = decision.own, decision.fleet.document["misfits"]
+    try:
+        demand = {key: value for key, value in record["request"].items() if key != "hash"}
+        criteria = Criteria(
+            demand=Demand(**demand),
+            policy=record["policy"]["configured"],
+            options=record["policy"]["configured_options"],
+            limits=limits_of(record["limits"]),
+            request_hash=record["request"]["hash"],
+            stale_after=record["stale_after"],
+        )
+        return Question(
+            criteria=criteria,
+            candidates=read_candidates(decision),
+            misfits={name: (Fit(fit), why) for name, (fit, why) in misfits.items()},
+            seed=record["seed"],
+            snapshot=record["snapshot"],
+            now=record["at"],
+        )
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise Invalid(f"a decision record is damaged: {type(error).__name__} {error}") from None
+
+
+class DecisionRandom(Random):
+    """The random numbers of one decision: the same seed gives the same numbers on every machine.
+
+    They are made by SplitMix64, with one word of state instead of 624, so that seeding is cheap.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+
+    def seed(self, a: object = 0, version: int = 2) -> None:
+        if not isinstance(a, int):
+            raise TypeError("the seed of a decision must be an integer")
+        self._state = a & _WORD
+        self.gauss_next = None  # the second number of a pair made by `gauss`
+
+    def random(self) -> float:
+        """Return a float in [0, 1)."""
+        return (self._word() >> 11) * 2.0**-53
+
+    def getrandbits(self, k: int, /) -> int:
+        if k < 0:
+            raise ValueError("number of bits must be non-negative")
+        bits = 0
+        for _ in range(-(-k // 64)):
+            bits = bits << 64 | self._word()
+        return bits >> (-k % 64)
+
+    def getstate(self) -> tuple[int, ...]:
+        return (self._state,)
+
+    def setstate(self, state: tuple[int, ...]) -> None:
+        self.seed(*state)
+
+    def _word(self) -> int:
+        word = self._state = (self._state + 0x9E3779B97F4A7C15) & _WORD
+        word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
+        word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & _WORD
+        return word ^ (word >> 31)

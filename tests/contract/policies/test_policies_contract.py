@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from rainbow_sched.model.candidate import Candidate, Demand
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.match import Fit
-from rainbow_sched.selection.decisions import decide
+from rainbow_sched.selection.decisions import decide, replay
 from rainbow_sched.selection.policies import POLICIES, PolicyTable, Ranking, installed
-from rainbow_sched.selection.replay import replay
 from tests.support.candidates import BUILT_INS, a_bid, a_cluster, a_question, candidates, names
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "policy-plugin"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rainbow_sched.selection.decision_random import DecisionRandom
+from rainbow_sched.selection.decisions import DecisionRandom
 
 KNOWN = (6457827717110365317, 3203168211198807973, 9817491932198370423)  # SplitMix64 as published, from 1234567
 

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 
 from rainbow_sched.model.decision import Decision
 from rainbow_sched.model.errors import Invalid
-from rainbow_sched.selection.decisions import Question, decide
+from rainbow_sched.selection.decisions import Question, decide, question_of, replay
 from rainbow_sched.selection.policies import POLICIES, PolicyTable, UnknownPolicy
-from rainbow_sched.selection.replay import question_of, replay
 from tests.support.candidates import a_bid, a_cluster, a_question, questions
 
 

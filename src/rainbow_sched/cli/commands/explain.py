@@ -60,8 +60,8 @@ def _replayed(view: dict[str, Any]) -> dict[str, Any]:
     """Replay the stored decision and compare the results."""
     from rainbow_sched.model.decision import Decision
     from rainbow_sched.model.errors import NotFound
+    from rainbow_sched.selection.decisions import replay
     from rainbow_sched.selection.policies import installed
-    from rainbow_sched.selection.replay import replay
 
     if not view.get("decision"):
         raise NotFound(f"job {view['job']['id']} has no decision to replay")

@@ -19,7 +19,7 @@ from rainbow_sched.model.job_state import JobState
 from rainbow_sched.model.match import Fit
 from rainbow_sched.model.request import Count, Equals, Group, Level, Request, Requirement, Task
 from rainbow_sched.protocol.messages import AttemptRef, Report
-from rainbow_sched.selection.replay import replay
+from rainbow_sched.selection.decisions import replay
 from rainbow_sched.service.agents import offers as receiving
 from rainbow_sched.service.agents import sync
 from rainbow_sched.service.agents.host_binding import NO_BINDING_SUPPORT, NOT_ENFORCED, PARTS_NEED_DIFFERENT_HOSTS

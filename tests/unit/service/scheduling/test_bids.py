@@ -17,7 +17,7 @@ from rainbow_sched.model.errors import NotFound
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.protocol.messages import AttemptRef, BidAnswer, Report
-from rainbow_sched.selection.replay import replay
+from rainbow_sched.selection.decisions import replay
 from rainbow_sched.service.agents.presence import Presence
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import registration
