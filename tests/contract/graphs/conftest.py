@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow_sched.graphs import registry
-from rainbow_sched.graphs.backend import GraphBackend
+from rainbow_sched.graphs.backend import BACKENDS, GraphBackend, open_backend
 from rainbow_sched.model.errors import Unsupported
 
 
-@pytest.fixture(params=sorted(registry.BACKENDS))
+@pytest.fixture(params=sorted(BACKENDS))
 def backend(request: pytest.FixtureRequest) -> GraphBackend:
     """A new, empty backend of each kind."""
     try:
-        return registry.open_backend(request.param)
+        return open_backend(request.param)
     except Unsupported as error:
         pytest.skip(f"SKIPPED BACKEND {request.param}: {error}")
