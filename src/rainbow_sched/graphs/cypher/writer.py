@@ -29,11 +29,6 @@ def key_of(cluster: str, id: str) -> str:
     return f"{cluster}/{id}"
 
 
-def fact_key(cluster: str, subsystem: str, id: str) -> str:
-    """Return the key of a subsystem's vertex."""
-    return f"{cluster}/{subsystem}\n{id}"
-
-
 def listed(types: Iterable[str]) -> str:
     """Join types to one text in which a query can find each of them."""
     return _BETWEEN + "".join(f"{type}{_BETWEEN}" for type in types)
@@ -81,7 +76,7 @@ def write_subsystem(engine: CypherEngine, cluster: str, subsystem: Subsystem) ->
     has: list[dict[str, Any]] = []
     hangs: list[dict[str, Any]] = []
     for i, (vertex, parent, hosts) in enumerate(subsystem.items()):
-        key = fact_key(cluster, subsystem.name, vertex.id)
+        key = f"{cluster}/{subsystem.name}\n{vertex.id}"
         row = _vertex_row(cluster, vertex, i, parent, spans[i])
         facts.append({"key": key, "subsystem": subsystem.name, **row})
         values = [field_row(name, value) for name, values in fields_of(vertex).items() for value in values]

@@ -89,8 +89,8 @@ class _Within:
 
     def inside(self, anchor: int, type: str) -> list[int]:
         """Return the vertices of a type inside `anchor` (below 0: anywhere), in the graph's order."""
-        found = self._of_type(type)
-        return found if anchor <= 0 else [i for i in found if self._lies_in(i, anchor)]
+        found, above = self._of_type(type), self._fold.structure.above
+        return found if anchor <= 0 else [i for i in found if i != anchor and anchor in above(i)]
 
     @Memoized
     def _of_type(self, type: str) -> list[int]:
@@ -100,9 +100,6 @@ class _Within:
             found.update(structure.inside(host, type))
             found.update(i for i in structure.above(host) if structure.graph.types[i] == type)
         return sorted(found)
-
-    def _lies_in(self, i: int, anchor: int) -> bool:
-        return i != anchor and anchor in self._fold.structure.above(i)
 
 
 @dataclass(eq=False)

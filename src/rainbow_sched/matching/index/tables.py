@@ -81,7 +81,12 @@ class HostTable:
             self.size += 1
             self.keys.append(key)
             if row >= len(self.cluster):
-                self._grow(2 * len(self.cluster))
+                size = 2 * len(self.cluster)
+                self.cluster = longer(self.cluster, size)
+                self.cls = longer(self.cls, size)
+                self.clean = longer(self.clean, size)
+                self.count = longer(self.count, size)
+                self.columns = {dim: longer(column, size) for dim, column in self.columns.items()}
         self.cluster[row], self.cls[row], self.clean[row] = key[0], key[1], key[2]
         for column in self.columns.values():
             column[row] = 0
@@ -91,13 +96,6 @@ class HostTable:
             self.columns[dim][row] = units
             self.peaks[dim] = max(units, self.peaks.get(dim, 0))
         return row
-
-    def _grow(self, size: int) -> None:
-        self.cluster = longer(self.cluster, size)
-        self.cls = longer(self.cls, size)
-        self.clean = longer(self.clean, size)
-        self.count = longer(self.count, size)
-        self.columns = {dim: longer(column, size) for dim, column in self.columns.items()}
 
     def forget(self, cluster: int) -> None:
         """Remove all rows of a cluster."""

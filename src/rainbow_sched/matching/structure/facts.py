@@ -7,6 +7,7 @@ million nodes has few classes, and a requirement is evaluated once per fact, not
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 
 from rainbow_sched.matching.structure.values import FieldValues, RunsRelation, bits_of, numbers_of, union
@@ -18,11 +19,6 @@ Values = tuple[Scalar, ...]
 
 # Keys of the JGF format itself, which number vertices.
 _NOT_FACTS = frozenset({"id", "uniq_id", "paths", "rank", "ephemeral"})
-
-
-def same_target(found: str, target: str) -> bool:
-    """Compare microarchitectures by name only; used without a microarchitecture table."""
-    return found == target
 
 
 def fields_of(vertex: Vertex) -> dict[str, Values]:
@@ -59,7 +55,8 @@ def value_types(requires: Iterable[Requirement]) -> tuple[type, ...]:
 class Facts:
     """All facts and classes of a fleet, and a cache of the facts that meet each requirement."""
 
-    def __init__(self, runs: RunsRelation = same_target) -> None:
+    def __init__(self, runs: RunsRelation = operator.eq) -> None:
+        """`runs` compares microarchitectures; by name only if there is no table of them."""
         self._runs = runs
         self.fields: list[Mapping[str, Values]] = []  # by fact
         self._below: list[frozenset[int]] = []  # by fact: every fact strictly below

@@ -58,13 +58,10 @@ class _Sorted:
     def between(self, least: Any, most: Any) -> int:
         """Return the facts whose value is from `least` to `most`; None is no bound."""
         if not self._from:
-            self._add_up()
+            self._upto = list(accumulate(self._bits, or_, initial=0))
+            self._from = list(accumulate(reversed(self._bits), or_, initial=0))[::-1]
         found = self._from[0 if least is None else bisect_left(self.keys, least)]
         return found if most is None else found & self._upto[bisect_right(self.keys, most)]
-
-    def _add_up(self) -> None:
-        self._upto = list(accumulate(self._bits, or_, initial=0))
-        self._from = list(accumulate(reversed(self._bits), or_, initial=0))[::-1]
 
 
 class FieldValues:

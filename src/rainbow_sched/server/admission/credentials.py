@@ -43,7 +43,8 @@ class Authenticator:
         """Raise Unauthenticated or Denied if the access rule does not admit the caller."""
         row, principal = call.method.row, call.principal
         if row is Access.LOCAL_OR_CONFIGURED:
-            if principal.kind is None and not self._anonymous_satisfy and not is_local(call.address):
+            local = call.address == "unix" or is_loopback(call.address)
+            if principal.kind is None and not self._anonymous_satisfy and not local:
                 raise Unauthenticated(NO_CREDENTIAL)
         elif principal.kind is None:
             raise Unauthenticated(NO_CREDENTIAL)
@@ -169,8 +170,3 @@ def _bearer(value: str | bytes) -> str:
 def _check_enabled(call: Call) -> None:
     if call.method.row is Access.NOBODY:
         raise Unauthenticated("this call is disabled; use rainbow.v2")
-
-
-def is_local(address: str) -> bool:
-    """Return True for a caller on this machine."""
-    return address == "unix" or is_loopback(address)

@@ -65,17 +65,14 @@ async def put_user(
             rights=kept.rights if new_rights is None else new_rights,
             disabled=kept.disabled if disabled is None else disabled,
         )
-        by.note(tx, "user.add" if create else "user.change", name, now, _user_detail(account))
+        detail = f"groups {','.join(account.groups) or '-'}; rights {','.join(account.rights) or '-'}"
+        detail = f"disabled; {detail}" if account.disabled else detail
+        by.note(tx, "user.add" if create else "user.change", name, now, detail)
         return account
 
     account = await _change_rights(core, work)
     await refresh_groups(core)
     return account
-
-
-def _user_detail(account: Account) -> str:
-    state = "disabled; " if account.disabled else ""
-    return f"{state}groups {','.join(account.groups) or '-'}; rights {','.join(account.rights) or '-'}"
 
 
 def _checked_names(names: Sequence[str], check: Callable[[str], str]) -> tuple[str, ...]:

@@ -171,7 +171,8 @@ def _adopt(sync: SyncTransaction, known: KnownAttempt, job: Job) -> None:
     unknown = ref.n - 1 - sum(attempt.n < ref.n for attempt in attempts)  # attempts that are unknown here
     for attempt in attempts:
         if attempt.state.live:
-            unknown += _supersede(sync, attempt)
+            awaited = sync.core.history.awaits(attempt.cluster) and attempt.cluster != sync.request.cluster
+            unknown += lifecycle.supersede(tx, sync.fx, attempt, sync.now, may_have_started=awaited)
     lifecycle.adopt(
         tx,
         sync.fx,
@@ -184,11 +185,6 @@ def _adopt(sync: SyncTransaction, known: KnownAttempt, job: Job) -> None:
         guarded=sync.request.guards,
         unknown_before=unknown,
     )
-
-
-def _supersede(sync: SyncTransaction, attempt: Attempt) -> bool:
-    awaited = sync.core.history.awaits(attempt.cluster) and attempt.cluster != sync.request.cluster
-    return lifecycle.supersede(sync.tx, sync.fx, attempt, sync.now, may_have_started=awaited)
 
 
 def _take_unknown_job(sync: SyncTransaction, known: KnownAttempt) -> None:

@@ -98,8 +98,10 @@ async def set_rules(core: Core, name: str, changes: Mapping[str, object], *, cle
 
     cluster = await core.write(work)
     await refresh_groups(core)
-    if before != bool(core.fleet.rules):
-        await _regroup_pending(core)
+    if before != bool(core.fleet.rules):  # only with rules does the shape of a pending job depend on its owner
+        async for page in core.held_jobs(Hold.NOTHING_FITS, JOBS_PER_READ):
+            core.pending.add_all(core.fleet, page)
+        core.pending.changed()
     return cluster
 
 
@@ -108,10 +110,3 @@ async def refresh_groups(core: Core) -> None:
     if core.fleet.rules:
         await core.group_cache.refresh(core.store)
         core.pending.retry_all()
-
-
-async def _regroup_pending(core: Core) -> None:
-    """Regroup pending jobs: their shape depends on the owner only if some cluster has rules."""
-    async for page in core.held_jobs(Hold.NOTHING_FITS, JOBS_PER_READ):
-        core.pending.add_all(core.fleet, page)
-    core.pending.changed()
