@@ -274,14 +274,6 @@ def reach(principal: Principal, verb: str) -> Reach:
     return Reach(owners=owners, clusters=clusters)
 
 
-def cluster_scopes(name: str) -> dict[CredentialKind, tuple[str, ...]]:
-    """Return the scopes of the two credentials of a new cluster."""
-    return {
-        CredentialKind.SUBMIT: (f"submit:{name}", "job:read:own", "job:cancel:own"),
-        CredentialKind.AGENT: (f"agent:{name}",),
-    }
-
-
 def revoke_cluster(tx: Tx, name: str, now: float) -> None:
     """Revoke every credential of a cluster."""
     tx.revoke_of(f"cluster:{name}", now)

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from rainbow_sched.graphs.backend import GraphBackend
@@ -388,19 +388,3 @@ class Fleet:
             self.graphs.mark(cluster.name, {v: Mark(m) for v, m in cluster.marks.items() if v in known})
         if cluster.used:
             self.graphs.use(cluster.name, {v: units for v, units in cluster.used.items() if v in known})
-
-
-def known_marks(marks: Mapping[str, str], ids: Iterable[str]) -> dict[str, str]:
-    """Return the marks whose vertices exist in the new graph."""
-    known = set(ids)
-    return {vertex: mark for vertex, mark in marks.items() if vertex in known}
-
-
-def with_marks(cluster: Cluster, changes: Mapping[str, Mark]) -> Cluster:
-    marks = dict(cluster.marks)
-    for vertex, mark in changes.items():
-        if mark is Mark.UP:
-            marks.pop(vertex, None)
-        else:
-            marks[vertex] = mark.value
-    return replace(cluster, marks=marks)

@@ -19,8 +19,7 @@ from rainbow_sched.model.errors import AlreadyExists, Conflict, Invalid, NotFoun
 from rainbow_sched.model.graph import Graph, Subsystem
 from rainbow_sched.service import lifecycle
 from rainbow_sched.service.access.audit import acting
-from rainbow_sched.service.access.principals import cluster_scopes, revoke_cluster
-from rainbow_sched.service.clusters.fleet import known_marks
+from rainbow_sched.service.access.principals import revoke_cluster
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.maintenance import restore
@@ -49,9 +48,9 @@ async def register(core: Core, name: str, text: bytes, manager: str = "") -> Clu
         return None
     graph, packed = await _read(text)
     by, now = acting(), core.clock.now()
-    scopes = cluster_scopes(name)
-    token, submit = core.ids.credential(CredentialKind.SUBMIT, f"submitter:{name}", scopes[CredentialKind.SUBMIT], now)
-    secret, agent = core.ids.credential(CredentialKind.AGENT, f"cluster:{name}", scopes[CredentialKind.AGENT], now)
+    submits = (f"submit:{name}", "job:read:own", "job:cancel:own")
+    token, submit = core.ids.credential(CredentialKind.SUBMIT, f"submitter:{name}", submits, now)
+    secret, agent = core.ids.credential(CredentialKind.AGENT, f"cluster:{name}", (f"agent:{name}",), now)
 
     def work(tx: Tx) -> Cluster:
         cluster = tx.add_cluster(name, now)
@@ -94,7 +93,8 @@ async def replace_graph(core: Core, name: str, text: bytes) -> int:
                 raise _GraphsChanged
             tx.put_graph(id, DOMINANT, packed, now)
             by.note(tx, "cluster.replace-graph", name, now, f"{len(graph)} vertices")
-            return tx.update_cluster(id, marks=known_marks(cluster.marks, ids), used={})
+            marks = {vertex: mark for vertex, mark in cluster.marks.items() if vertex in ids}
+            return tx.update_cluster(id, marks=marks, used={})
 
         await _commit(core, work, lambda cluster: core.fleet.add(cluster, graph, subsystems))
 
@@ -189,12 +189,8 @@ async def set_standing(core: Core, name: str, standing: Standing, reason: str) -
 
 async def _read(text: bytes) -> tuple[Graph, bytes]:
     """Parse and pack a graph in a thread."""
-
-    def parse() -> tuple[Graph, bytes]:
-        graph = read(text)
-        return graph, pack(graph)
-
-    return await asyncio.to_thread(parse)
+    graph = await asyncio.to_thread(read, text)
+    return graph, await asyncio.to_thread(pack, graph)
 
 
 def _reattached(subsystem: Subsystem, ids: dict[str, int]) -> Subsystem:

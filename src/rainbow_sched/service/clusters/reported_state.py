@@ -15,7 +15,6 @@ from rainbow_sched.model.errors import Corrupt, Invalid, NotFound
 from rainbow_sched.model.graph import Graph, Mark
 from rainbow_sched.protocol.codec import MAX_STATE_CHARS
 from rainbow_sched.service.access.audit import acting
-from rainbow_sched.service.clusters.fleet import with_marks
 from rainbow_sched.service.clusters.registration import DOMINANT, require_cluster
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
@@ -90,7 +89,13 @@ async def patch(core: Core, name: str, marks: Mapping[str, str], used: Mapping[s
 def apply_patch(tx: Tx, fx: Effects, name: str, marks: Mapping[str, Mark], used: Mapping[str, int] | None) -> None:
     """Apply marks and usage inside an open transaction, with vertex ids."""
     cluster = require_cluster(tx, name)
-    changes: dict[str, object] = {"marks": with_marks(cluster, marks).marks}
+    merged = dict(cluster.marks)
+    for vertex, mark in marks.items():
+        if mark is Mark.UP:
+            merged.pop(vertex, None)
+        else:
+            merged[vertex] = mark.value
+    changes: dict[str, object] = {"marks": merged}
     if used is not None:
         changes["used"] = dict(used)
     fx.changed(tx.update_cluster(cluster.id, **changes))
