@@ -92,11 +92,6 @@ class Method:
 
         return reading
 
-    def check(self, message: Request) -> None:
-        """Raise Invalid for a message that could not be read."""
-        if message is UNREADABLE:
-            raise Invalid(f"the message cannot be read: it is malformed or has over {self.largest} bytes")
-
 
 @dataclass(slots=True)
 class Call:
@@ -119,7 +114,7 @@ class Call:
         """Return the same call, its caller unknown again."""
         return replace(self, principal=ANONYMOUS)
 
-
-def check_message(call: Call) -> None:
-    """Raise Invalid for a message that is too large or malformed."""
-    call.method.check(call.message)
+    def check_message(self) -> None:
+        """Raise Invalid for a message that could not be read."""
+        if self.message is UNREADABLE:
+            raise Invalid(f"the message cannot be read: it is malformed or has over {self.method.largest} bytes")

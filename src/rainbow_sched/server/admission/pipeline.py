@@ -30,7 +30,6 @@ from rainbow_sched.server.admission.calls import (
     Handler,
     Method,
     Response,
-    check_message,
 )
 from rainbow_sched.server.admission.connections import ConnectionLimiter, network_of
 from rainbow_sched.server.admission.credentials import Authenticator
@@ -81,7 +80,7 @@ class AdmissionPipeline(GenericHandler):
         self._uploads = ConcurrencyLimit(MAX_UPLOADS, MAX_UPLOADS_PER_PRINCIPAL, limits.upload_deadline)
         self._checks: tuple[Check, ...] = (
             self._check_claim,  # this server still serves the database
-            check_message,  # size, and that it can be read
+            Call.check_message,  # size, and that it can be read
             self.authenticator.authenticate,  # the credential names the caller
             self.authenticator.authorize,  # the access rule of the method admits them
             self._count,  # the rate of the caller
@@ -188,7 +187,7 @@ class AdmissionPipeline(GenericHandler):
         """Serve a call of the health service: check only that the message is valid, and count streams."""
         call = Call.of(method, context, message)
         try:
-            check_message(call)
+            call.check_message()
             if not method.gives_stream:
                 return await inner(message, context)
             with self.limiter.stream(f"health {network_of(call.address)}"):
@@ -210,7 +209,7 @@ class AdmissionPipeline(GenericHandler):
             if first:
                 await self._admit(call)
                 first = False
-            check_message(call)
+            call.check_message()
             yield call.message
 
     async def _read(self, call: Call, messages: AsyncIterator[Request]) -> Request:

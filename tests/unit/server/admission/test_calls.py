@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.pb.v2 import jobs_pb2
-from rainbow_sched.server.admission.calls import MAX_BULK_MESSAGE_BYTES, MAX_MESSAGE_BYTES, UNREADABLE, Method
+from rainbow_sched.server.admission.calls import MAX_BULK_MESSAGE_BYTES, MAX_MESSAGE_BYTES, UNREADABLE, Call, Method
 from rainbow_sched.server.admission.policy import PROTOTYPE, V2
 
 
@@ -26,7 +28,7 @@ def test_a_message_is_read_up_to_the_limit_of_its_call_and_the_refusal_names_tha
     assert reading(bytes(limit)) == limit
     assert reading(bytes(limit + 1)) is UNREADABLE
     with pytest.raises(Invalid, match=f"has over {limit} bytes"):
-        method.check(UNREADABLE)
+        Call(method, Mock(), peer="", address="", message=UNREADABLE).check_message()
 
 
 def test_malformed_bytes_are_not_an_internal_error() -> None:
