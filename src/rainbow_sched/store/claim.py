@@ -71,10 +71,6 @@ class ClaimRow:
         """Return a value that changes with every renewal and every takeover."""
         return self.term, self.instance, self.renewals
 
-    def is_of(self, claimant: Claimant, term: int) -> bool:
-        """Return True if the claim is still this claimant's."""
-        return (self.term, self.instance) == (term, claimant.instance)
-
     def __str__(self) -> str:
         return f"the server on {self.identity.host} (process {self.identity.process}, since {utc(self.since)})"
 
@@ -316,7 +312,7 @@ class Claim:
         except Exception:  # the connection is lost
             self._disconnect()
             return
-        if row is not None and row.is_of(self.claimant, self.term):
+        if row is not None and (row.term, row.instance) == (self.term, self.claimant.instance):
             self._confirmed_at = asked_at
         else:
             self._note_replaced(row)

@@ -95,7 +95,9 @@ class AttemptTable(JobTable):
                 try:
                     leased.append((attempt, job_of(rows[attempt.job], check=True)))
                 except Corrupt:
-                    self._fail_damaged(attempt, rows[attempt.job], attempt.created_at if now is None else now)
+                    at = attempt.created_at if now is None else now
+                    self.update_attempt(attempt, AttemptState.WITHDRAWN, at, reason=DAMAGED)
+                    self.update_job(job_of(rows[attempt.job], check=False), JobEvent.FAILED, at, reason=DAMAGED)
             if len(leased) == len(taken) or not taken:
                 break
         return leased
@@ -113,10 +115,6 @@ class AttemptTable(JobTable):
         taken = [(-priority, ATTEMPTS.load(columns)) for priority, *columns in rows]
         taken.sort(key=lambda one: (one[0], one[1].job))
         return [attempt for _, attempt in taken]
-
-    def _fail_damaged(self, attempt: Attempt, row: Row, at: float) -> None:
-        self.update_attempt(attempt, AttemptState.WITHDRAWN, at, reason=DAMAGED)
-        self.update_job(job_of(row, check=False), JobEvent.FAILED, at, reason=DAMAGED)
 
     def was_received(self, cluster: str) -> bool:
         return bool(self.rows_of_cluster("received", cluster))

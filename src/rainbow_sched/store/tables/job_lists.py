@@ -53,16 +53,13 @@ class JobListTable(JobTable):
         if which.owners:
             where = where.also("where_owners", owners=sorted(which.owners))
         if which.labels:
-            rows = [job.state for job in self._all_labelled(which)]
-            return {state: rows.count(state) for state in JobState if state in rows}
+            jobs: list[Job] = []
+            while page := self.list_jobs(which, after=jobs[-1].id if jobs else None, limit=1000):
+                jobs += page
+            states = [job.state for job in jobs]
+            return {state: states.count(state) for state in JobState if state in states}
         text = f"{self.db.text('count_of_jobs')} {self._and(where)} {self.db.text('by_state')}"
         return {JobState(state): count for state, count in self.db.rows_of(text, where.values)}
-
-    def _all_labelled(self, which: JobSelection) -> list[Job]:
-        jobs: list[Job] = []
-        while page := self.list_jobs(which, after=jobs[-1].id if jobs else None, limit=1000):
-            jobs += page
-        return jobs
 
     def _ranges(self, which: JobSelection) -> list[_Where]:
         common = self._common(which)
