@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +14,6 @@ from types import MappingProxyType
 from rainbow_sched.discovery.command import CommandTimeout, run_command
 from rainbow_sched.discovery.flux import flux_graph, flux_subsystems, parse_queues, parse_r
 from rainbow_sched.discovery.host import host_graph, host_subsystems
-from rainbow_sched.discovery.mounts import mounts_subsystem, parse_mounts
 from rainbow_sched.discovery.slurm import (
     SHOW_NODES,
     SHOW_PARTITIONS,
@@ -26,9 +26,15 @@ from rainbow_sched.discovery.slurm import (
 from rainbow_sched.discovery.slurm_graph import slurm_graph, slurm_subsystems
 from rainbow_sched.discovery.software import find_software, software_subsystem
 from rainbow_sched.model.errors import Invalid, NotFound, Unavailable
-from rainbow_sched.model.graph import Graph, Subsystem
+from rainbow_sched.model.graph import Graph, Subsystem, Vertex
 
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+NETWORK_TYPES = ("nfs", "nfs4", "cifs", "smb3", "afs", "cvmfs2")
+PARALLEL_TYPES = ("lustre", "gpfs", "beegfs", "ceph", "panfs", "orangefs", "pvfs2", "glusterfs", "wekafs", "daos")
+FUSE_TYPES = ("fuse.ceph", "fuse.sshfs", "fuse.glusterfs", "fuse.juicefs", "fuse.daos")
+SHARED_TYPES = frozenset((*NETWORK_TYPES, *PARALLEL_TYPES, *FUSE_TYPES))
+LOCAL_TYPES = ("ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs")
+MAX_MOUNTS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +82,9 @@ def detect_manager(environment: Mapping[str, str]) -> str:
     if environment.get("FLUX_URI") and shutil.which("flux", path=path):
         return "flux"
     if shutil.which("scontrol", path=path):
-        try:
+        with contextlib.suppress(Unavailable):
             if " UP" in run_command(("scontrol", "ping"), environment):
                 return "slurm"
-        except Unavailable:
-            return "host"
     return "host"
 
 
@@ -146,3 +150,52 @@ MANAGERS: Mapping[str, Callable[[str, Mapping[str, str], Mapping[str, str]], Dis
     "slurm": _slurm,
     "flux": _flux,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A mounted filesystem."""
+
+    path: str
+    kind: str  # the kernel's name for its type
+
+    @property
+    def shared(self) -> bool:
+        """True if other machines see the same files."""
+        return self.kind in SHARED_TYPES
+
+
+def parse_mounts(text: str) -> tuple[Mount, ...]:
+    """Parse the data filesystems of /proc/self/mounts, without those that are mounted on demand."""
+    lines = [line.split() for line in text.splitlines()]
+    found = [Mount(_plain(words[1]), words[2]) for words in lines if len(words) > 2]
+    automatic = tuple(f"{mount.path.rstrip('/')}/" for mount in found if mount.kind == "autofs")
+    kept = {
+        mount.path: mount
+        for mount in found
+        if (mount.shared or mount.kind in LOCAL_TYPES) and not f"{mount.path}/".startswith(automatic or ("\0",))
+    }
+    return tuple(kept[path] for path in sorted(kept)[:MAX_MOUNTS])
+
+
+def _plain(path: str) -> str:
+    """Decode the octal escapes of spaces and similar characters."""
+    for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        path = path.replace(code, letter)
+    return path
+
+
+def mounts_subsystem(graph: Graph, mounts: Iterable[Mount], on: str) -> Subsystem | None:
+    """Return the subsystem, attached to vertex `on`; None without mounts."""
+    vertices = [
+        Vertex(
+            id=f"mount:{mount.path}",
+            type="mount",
+            name=mount.path,
+            metadata={"path": mount.path, "fstype": mount.kind, "shared": mount.shared},
+        )
+        for mount in mounts
+    ]
+    if not vertices:
+        return None
+    return Subsystem.build("mounts", graph.positions(), vertices, [(on, vertex.id) for vertex in vertices])

@@ -14,8 +14,7 @@ import pytest
 
 from rainbow_sched.agent.backends import BackendSettings
 from rainbow_sched.agent.backends.local.backend import LocalBackend
-from rainbow_sched.agent.backends.local.starter import words
-from rainbow_sched.agent.backends.local.wrapper import start_time
+from rainbow_sched.agent.backends.local.wrapper import start_time, starter_command
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.model.attempt import AttemptState
 from tests.support.backends import Desk, a_graph, a_request
@@ -74,7 +73,9 @@ async def test_a_job_that_is_cancelled_while_its_runner_is_being_started_was_can
 
 def test_a_starter_leaves_when_nobody_is_left_to_ask_and_a_runner_says_what_went_wrong(tmp_path: Path):
     (tmp_path / "rb-1-1").mkdir()  # there is nothing in it to run
-    done = subprocess.run(words(str(tmp_path)), input=b"rb-1-1\n", stdout=subprocess.PIPE, timeout=20, check=True)
+    done = subprocess.run(
+        starter_command(str(tmp_path)), input=b"rb-1-1\n", stdout=subprocess.PIPE, timeout=20, check=True
+    )
     tag, pid = done.stdout.split()
     assert (tag, int(pid) > 0) == (b"rb-1-1", True)
     end = time.monotonic() + 20

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rainbow_sched.discovery.finder import discover_cluster
-from rainbow_sched.discovery.mounts import Mount, mounts_subsystem, parse_mounts
+from rainbow_sched.discovery.finder import Mount, discover_cluster, mounts_subsystem, parse_mounts
 from rainbow_sched.model.graph import Graph, Vertex
 
 TEXT = """\

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -18,11 +19,10 @@ from rainbow_sched.agent.backends.base import BackendSettings, CannotBind, Launc
 from rainbow_sched.agent.backends.common.batch import BatchBackend, first_job
 from rainbow_sched.agent.backends.common.host_binding import hostlist
 from rainbow_sched.agent.backends.common.launches import clean_environment, copies
-from rainbow_sched.agent.backends.flux.bids import reliable_estimate, simulated_start
 from rainbow_sched.agent.backends.flux.commands import FluxCommands
 from rainbow_sched.agent.backends.flux.files import FluxFiles, FluxRecord, gpus_by_job
 from rainbow_sched.agent.backends.flux.follower import FluxFollower
-from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, parse_jobs
+from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, parse_jobs, when
 from rainbow_sched.agent.backends.flux.jobspec import RULES, SITE, FluxRequest, plain, with_tag
 from rainbow_sched.agent.backends.flux.site import FluxSite, cores_and_gpus, takes
 from rainbow_sched.agent.core.values import ClusterFacts, Phase, Update
@@ -268,3 +268,43 @@ class FluxBackend(BatchBackend[FluxSite, FluxRequest, FluxRecord, FluxJob]):
             return sum(node.counts.get("core", 0) for node in await self._free() if node.rank in ranks)
         held = sum(job.cores for job in jobs if job.phase is Phase.RUNNING)
         return max(0, sum(node.counts.get("core", 0) for node in site.nodes if node.rank in ranks) - held)
+
+
+def reliable_estimate(answer: Mapping[str, object], waiting: bool) -> float | None:
+    """Return Fluxion's estimate (seconds since the epoch) if it is reliable.
+
+    It includes running jobs and reservations. Under `conservative` every pending job has a reservation; under other
+    policies the estimate ignores pending jobs, so it is reliable only when there are none.
+    """
+    at = when(answer.get("at"))
+    honest = not waiting or answer.get("policy") == "conservative"
+    return at if answer.get("fluxion") and honest else None
+
+
+def simulated_start(jobs: Sequence[FluxJob], cores: int, free: int, now: float) -> float | None:
+    """Return the seconds until `cores` are free behind all running and pending jobs, first come first served.
+
+    Jobs end at their limits; a job without a limit never ends. Only cores are counted.
+    """
+    ends = sorted((job.expires or math.inf, job.cores) for job in jobs if job.phase is Phase.RUNNING)
+    queue = sorted((job for job in jobs if job.phase is Phase.SUBMITTED), key=lambda job: job.submitted)
+    at = now
+    for job in queue:
+        begins = _begin(ends, max(1, job.cores), free, at)
+        if begins is None:
+            return None
+        at, free = begins
+        free -= max(1, job.cores)
+        ends = sorted([*ends, (at + job.duration if job.duration else math.inf, max(1, job.cores))])
+    begins = _begin(ends, cores, free, at)
+    return None if begins is None else begins[0] - now
+
+
+def _begin(ends: list[tuple[float, int]], cores: int, free: int, at: float) -> tuple[float, int] | None:
+    """Return when `cores` are free, and how many are free then; removes jobs that end until then from `ends`."""
+    while free < cores:
+        if not ends or ends[0][0] == math.inf:
+            return None
+        end, given = ends.pop(0)
+        at, free = max(at, end), free + given
+    return at, free

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rainbow_sched.agent.backends.local.cgroups import CgroupParent, find_cgroup_parent
-from rainbow_sched.agent.backends.local.starter import words
+from rainbow_sched.agent.backends.local.wrapper import starter_command
 from rainbow_sched.model.errors import Invalid
 
 log = logging.getLogger("rainbow.agent")
@@ -20,7 +20,7 @@ STOP_SECONDS = 2.0  # seconds for the starter to exit
 
 
 class Runners:
-    """Start runners through the starter process (`starter.py`), which is restarted when it ends."""
+    """Start runners through the starter process (`wrapper.py`), which is restarted when it ends."""
 
     def __init__(self, root: Path, started: Callable[[str, int], None], failed: Callable[[str], None]) -> None:
         """Call `started` with each runner's process id, `failed` for each runner that may not have started."""
@@ -38,7 +38,7 @@ class Runners:
 
     def _begin(self) -> subprocess.Popen[bytes]:
         starter = self._starter = subprocess.Popen(
-            words(str(self._root)),
+            starter_command(str(self._root)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -1,9 +1,12 @@
-"""The runner process of one local job; it outlives the agent. Started by `starter.py`.
+"""The runner process of one local job; it outlives the agent. Forked by a small process, the starter.
 
 DIR holds `launch.json` (the job) and `place.json` (its resources). The runner creates its start marker with a link,
 which succeeds once, so a repeated submission runs once. It runs the tasks in their own process group, ends them at
 the time limit or on SIGTERM, and writes the result to `exit`. It imports only the standard library, to start quickly
 and independently of the job's environment.
+
+Starting an interpreter takes twenty milliseconds, a fork one. So the agent starts one starter and sends it a tag per
+line; it answers with the runner's process id. The starter exits with the agent; runners continue.
 """
 
 from __future__ import annotations
@@ -15,12 +18,15 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import time
+import traceback
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import rainbow_sched
 from rainbow_sched.agent.backends.local.cgroups import JobCgroup
 
 MARKER, EXIT, CANCEL = "started", "exit", "cancel"
@@ -30,6 +36,8 @@ CONTACT_CHECK_SECONDS = 20.0  # seconds between reads of the agent's last contac
 MEMORY_CHECK_SECONDS = 0.5  # between two measurements of a job's memory
 _STDERR_TAIL_BYTES = 4096
 _NO_MEMORY_MESSAGES = (b"MemoryError", b"bad_alloc", b"annot allocate memory", b"ut of memory", b"OutOfMemoryError")
+_SERVE = "from rainbow_sched.agent.backends.local.wrapper import serve; serve(sys.argv[2])"
+_BEGIN = f"import sys; sys.path.append(sys.argv[1]); {_SERVE}"
 
 
 def in_use(top: int) -> int:
@@ -335,3 +343,44 @@ def main(directory: Path) -> int:
         {"code": code, "cause": run.cause, "reason": run.reason, "started": started, "ended": time.time()},
     )
     return 0
+
+
+def starter_command(root: str) -> list[str]:
+    """Return the command of the starter of the jobs below `root`, independent of the environment."""
+    return [sys.executable, "-I", "-S", "-c", _BEGIN, str(Path(rainbow_sched.__file__).parent.parent), root]
+
+
+def serve(directory: str) -> None:
+    """Fork a runner for each tag on stdin until it is closed."""
+    root = Path(directory).resolve()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps children
+    with os.fdopen(os.dup(0), "rb") as asked:
+        for line in asked:
+            tag = line.decode().strip()
+            try:
+                pid = os.fork()
+            except OSError:
+                pid = -1  # no process available
+            if pid == 0:
+                _become_runner(root / tag)
+            try:
+                os.write(1, f"{tag} {pid}\n".encode())
+            except BrokenPipeError:
+                return
+
+
+def _become_runner(directory: Path) -> None:
+    """Become a runner; never returns."""
+    code = 1
+    try:
+        os.setsid()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(nothing, number)
+        os.closerange(3, 256)
+        code = main(directory)
+    except BaseException:  # last resort: leave the traceback for the agent
+        (directory / "runner.log").write_text(traceback.format_exc())
+    finally:
+        os._exit(code)

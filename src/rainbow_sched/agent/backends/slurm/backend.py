@@ -11,20 +11,29 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from rainbow_sched.agent.backends.base import BackendSettings, CannotBind, Launch, round_to_now
 from rainbow_sched.agent.backends.common.batch import BatchBackend
 from rainbow_sched.agent.backends.common.batch_script import bad_environment
 from rainbow_sched.agent.backends.common.host_binding import hostlist
-from rainbow_sched.agent.backends.slurm.bids import StartEstimate, StartEstimates, parse_test
 from rainbow_sched.agent.backends.slurm.capacity import PartitionRequest, pick, within_racks
 from rainbow_sched.agent.backends.slurm.commands import SlurmCommands, own_groups
-from rainbow_sched.agent.backends.slurm.components import Component, SlurmJobRequest, components, of_group, steps
 from rainbow_sched.agent.backends.slurm.files import ComponentRecord, SlurmFiles, SlurmRecord
 from rainbow_sched.agent.backends.slurm.jobs import SHOW_WAITING, SQUEUE, JobComment, SlurmJob, ours, parse_jobs
-from rainbow_sched.agent.backends.slurm.options import SITE, nodes_in_extra, one_partition, option_words, site_options
+from rainbow_sched.agent.backends.slurm.options import (
+    SITE,
+    Component,
+    SlurmJobRequest,
+    components,
+    nodes_in_extra,
+    of_group,
+    one_partition,
+    option_words,
+    site_options,
+    steps,
+)
 from rainbow_sched.agent.backends.slurm.shape import RULES, SlurmShape, arguments, cost, shape
 from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_site, shape_of
 from rainbow_sched.agent.backends.slurm.tracker import LostJobs, same_submission, update_of
@@ -48,6 +57,10 @@ from rainbow_sched.model.request import Request
 from rainbow_sched.protocol.messages import AllowedHosts, BidAnswer
 
 _NODE_NAME = re.compile("invalid node name", re.IGNORECASE)
+_STARTS = re.compile(r"to start at (\d+)\b")
+_REFUSED = re.compile(r"allocation failure: (.+)")
+QUERIES_PER_SECOND = 5.0  # queries per second at most: each one uses up a job id
+MAX_ESTIMATES = 500
 
 
 class SlurmBackend(BatchBackend[SlurmSite, SlurmJobRequest, SlurmRecord, SlurmJob]):
@@ -247,3 +260,49 @@ def _cannot_start(request: Request) -> str | None:
     if any("\0" in word for task in request.tasks for word in task.command):
         return "an argument of the command contains a zero byte"
     return bad_environment(request.environment)
+
+
+@dataclass(frozen=True, slots=True)
+class StartEstimate:
+    """When it would start (seconds since the epoch), or why it never would."""
+
+    start: float | None
+    reason: str = ""
+
+
+def parse_test(text: str) -> StartEstimate | None:
+    """Parse stderr of `sbatch --test-only`; None if it has no estimate."""
+    if starts := _STARTS.search(text):
+        return StartEstimate(float(starts[1]))
+    if refused := _REFUSED.search(text):
+        return StartEstimate(None, refused[1].strip())
+    return None
+
+
+class StartEstimates:
+    """Cached estimates by sbatch options, and a rate limit. The clock is passed in."""
+
+    def __init__(self, clock: Callable[[], float], *, lifetime: float, rate: float = QUERIES_PER_SECOND) -> None:
+        self._clock, self._lifetime, self._rate = clock, lifetime, rate
+        self._known: dict[tuple[str, ...], tuple[float, StartEstimate]] = {}
+        self._tokens, self._at = rate, clock()
+
+    def get(self, words: tuple[str, ...], *, stale: bool = False) -> StartEstimate | None:
+        """Return the last estimate; None if it has expired and `stale` ones are not wanted."""
+        at, found = self._known.get(words, (0.0, None))
+        return found if stale or self._clock() - at < self._lifetime else None
+
+    def take_token(self) -> bool:
+        """Take a token of the rate limit; False if there is none."""
+        now = self._clock()
+        self._tokens = min(self._rate, self._tokens + (now - self._at) * self._rate)
+        self._at = now
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
+    def put(self, words: tuple[str, ...], estimate: StartEstimate) -> None:
+        if len(self._known) >= MAX_ESTIMATES:
+            self._known.pop(next(iter(self._known)))
+        self._known[words] = (self._clock(), estimate)

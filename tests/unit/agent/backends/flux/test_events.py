@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow_sched.agent.backends.flux.bridge import answer, follow, probe, without_unused_fields
-from rainbow_sched.agent.backends.flux.events import FluxJobTable, asked
+from rainbow_sched.agent.backends.flux.follower import FluxJobTable, asked
 from rainbow_sched.agent.backends.flux.jobs import FluxJob
 from rainbow_sched.agent.core.values import Phase
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rainbow_sched.agent.backends.base import CannotBind, round_to_now
 from rainbow_sched.agent.backends.common.programs import ProgramResult
-from rainbow_sched.agent.backends.flux.bids import reliable_estimate, simulated_start
+from rainbow_sched.agent.backends.flux.backend import reliable_estimate, simulated_start
 from rainbow_sched.agent.backends.flux.commands import FluxCommands
 from rainbow_sched.agent.backends.flux.files import FluxFiles
 from rainbow_sched.agent.backends.flux.jobs import FluxJob, job_name, job_number, parse_jobs, result

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from rainbow_sched.agent.backends.base import Launch
-from rainbow_sched.agent.backends.slurm.components import Component, components, of_group, steps
 from rainbow_sched.agent.backends.slurm.files import ComponentRecord, SlurmFiles, SlurmRecord, SrunStep
+from rainbow_sched.agent.backends.slurm.options import Component, components, of_group, steps
 from rainbow_sched.agent.backends.slurm.shape import SlurmShape, arguments
 from rainbow_sched.agent.backends.slurm.site import make_site
 from rainbow_sched.discovery.slurm import parse_config, parse_nodes, parse_partitions

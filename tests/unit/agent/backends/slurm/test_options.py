@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow_sched.agent.backends.common.programs import ProgramResult
-from rainbow_sched.agent.backends.slurm.bids import StartEstimate, StartEstimates, parse_test
+from rainbow_sched.agent.backends.slurm.backend import StartEstimate, StartEstimates, parse_test
 from rainbow_sched.agent.backends.slurm.commands import SlurmCommands
 from rainbow_sched.agent.backends.slurm.jobs import (
     _FIELDS,
