@@ -25,8 +25,8 @@ from rainbow_sched.service.agents.sync import SyncHandler
 from rainbow_sched.service.assembly import Timers
 from rainbow_sched.service.clusters.fleet import Fleet
 from rainbow_sched.service.submission import new_jobs
-from rainbow_sched.simulation.disk import SimStore
 from rainbow_sched.simulation.faults import FaultRates
+from rainbow_sched.simulation.server import SimStore
 from rainbow_sched.store.transaction import SqlTx
 from tests.support.fault_rates import MANY_FAULTS
 

@@ -124,10 +124,9 @@ async def _run(options: AgentOptions, settings: ClientSettings) -> None:
     from rainbow_sched.agent.backends import BackendSettings, load_backend
     from rainbow_sched.agent.core.state import AgentLimits
     from rainbow_sched.agent.runtime.journal import Journal
-    from rainbow_sched.agent.runtime.link import ServerLink
+    from rainbow_sched.agent.runtime.link import ServerLink, rotation_of
     from rainbow_sched.agent.runtime.loop import Agent, AgentParts
     from rainbow_sched.agent.runtime.registration import graph_of, rediscovery, register
-    from rainbow_sched.agent.runtime.rotation import rotation_of
     from rainbow_sched.agent.runtime.site_rules import SiteRules, job_expression, signature_checker
     from rainbow_sched.protocol.messages import SyncMessage, SyncRequest
 

@@ -131,9 +131,8 @@ class Witness:
     steady: bool = True  # the server's clock does not jump
     capacity: dict[str, int] = field(default_factory=dict)  # cores by cluster, if allocation is limited to them
     cores_of: Callable[[Job], int] = lambda job: 1
-    hosts_of: Callable[[Job, str], Collection[str]] = (
-        lambda job, cluster: ()
-    )  # hosts that satisfy its requirements; empty: all
+    # hosts of a cluster that satisfy a job's requirements; empty: all
+    hosts_of: Callable[[Job, str], Collection[str]] = lambda job, cluster: ()
     heard: dict[str, float] = field(default_factory=dict)  # last contact of each cluster
     jobs: dict[int, Job] = field(default_factory=dict)
     attempts: dict[int, tuple[Attempt, ...]] = field(default_factory=dict)
@@ -202,9 +201,8 @@ class Witness:
         by_job: dict[int, list[Event]] = {}
         for event in events:
             self.seq += 1
-            if (
-                self.restored and event.seq >= self.seq + MIN_SKIPPED_IDS
-            ):  # a second skip: an agent had seen events that the copy lacks
+            if self.restored and event.seq >= self.seq + MIN_SKIPPED_IDS:
+                # a second skip: an agent had seen events that the copy lacks
                 self.seq, self.old_jobs = event.seq, tx.old_jobs()
             if event.seq != self.seq:
                 self.broken("I6 events have no gaps", f"event {event.seq} came where {self.seq} was due")

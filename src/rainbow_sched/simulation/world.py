@@ -17,18 +17,16 @@ from rainbow_sched.service.random_ids import Ids
 from rainbow_sched.service.settings import Settings
 from rainbow_sched.simulation import faults, world_checks
 from rainbow_sched.simulation.agent import SimAgent
-from rainbow_sched.simulation.disk import Disk
 from rainbow_sched.simulation.faults import NO_FAULTS, FaultRates, Link, draw_rates
 from rainbow_sched.simulation.invariants import RULES
 from rainbow_sched.simulation.loop import VirtualLoop
 from rainbow_sched.simulation.manager import DISK_HOSTS, DISK_REQUEST, SUBSYSTEM, Manager, graph, subsystem
-from rainbow_sched.simulation.server import SimServer, WallClock
+from rainbow_sched.simulation.server import Disk, SimServer, WallClock
 from rainbow_sched.simulation.users import CORES, SHORTEST, Users
 from rainbow_sched.simulation.witness import GroundTruth, Violation, Witness
 
-logging.getLogger("rainbow_sched.service").addHandler(
-    logging.NullHandler()
-)  # in a world full of faults, warnings say nothing
+# In a world full of faults, warnings say nothing.
+logging.getLogger("rainbow_sched.service").addHandler(logging.NullHandler())
 
 POLICIES = ("first", "least", "random", "start")
 RUN_LEASE = 16.0  # seconds; longer than the longest guard by what ending a run takes

@@ -178,10 +178,8 @@ def i16_all_are_back(world: World) -> str | None:
 
 def output_is_whole(world: World) -> str | None:
     """The output that came back is what the job wrote."""
-    initial_rates = world.initial_rates
-    cut = (
-        initial_rates.manager_forgets or initial_rates.journal_lost or initial_rates.partition or initial_rates.refusal
-    )
+    rates = world.initial_rates
+    cut = rates.manager_forgets or rates.journal_lost or rates.partition or rates.refusal
     whole = not (cut or world.witness.restored)
 
     def work(tx: Tx) -> str | None:

@@ -126,7 +126,7 @@ async def test_jobs_that_a_killed_controller_forgets_or_ends_are_accounted_for_s
 ):
     monkeypatch.setattr("rainbow_sched.agent.backends.common.batch_script.HEARTBEAT_SECONDS", 1)
     monkeypatch.setattr(desk.backend._lost_jobs, "_settle", 5.0)
-    monkeypatch.setattr("rainbow_sched.agent.backends.slurm.tracker.SETTLE_SECONDS", 5.0)
+    monkeypatch.setattr("rainbow_sched.agent.backends.slurm.files.SETTLE_SECONDS", 5.0)
     note = f"echo $RAINBOW_JOB_ID >> {desk.directory}/runs; echo up; exec sleep 8"
     tags = [await desk.submit(a_request("sh", "-c", note, duration=3600.0), job=job) for job in (1, 2, 3)]
     for tag in tags:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rainbow_sched.agent.runtime.link import ServerLink
-from rainbow_sched.agent.runtime.rotation import Rotation
+from rainbow_sched.agent.runtime.link import Rotation, ServerLink
 from rainbow_sched.client.settings import Address, ClientSettings
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.credential import digest, id_of

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from rainbow_sched.model.errors import Unavailable
-from rainbow_sched.simulation.disk import Disk, SimStore
 from rainbow_sched.simulation.faults import NO_FAULTS, FaultRates, Link, draw_rates
 from rainbow_sched.simulation.loop import Deadlock, Process, VirtualLoop
+from rainbow_sched.simulation.server import Disk, SimStore
 from rainbow_sched.simulation.world import run
 from rainbow_sched.store.base import Tx
 from tests.support.fault_rates import MANY_FAULTS

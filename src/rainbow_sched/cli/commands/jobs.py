@@ -104,22 +104,19 @@ async def _filter(
 
         selected = await resolve(client, ids)
     letters = letters_of(wanted or ("active,inactive" if everything or ids else "active"))
-    owner = await _own_name(client) if user == "me" else user or ""
+    if user == "me":
+        from rainbow_sched.client.access import AccessClient
+
+        user = (await AccessClient(client.connection).who_am_i()).name
     base = JobFilter(
         states=sorted({state for one in letters for state in render_jobs.STATES[one]}),
         name=name or "",
         labels=pairs(labels, "--label"),
         ids=selected,
         since=parse_time(since, time.time()) if since else None,
-        owner=owner,
+        owner=user or "",
     )
     return [replace(base, cluster=cluster) for cluster in clusters or ("",)], letters
-
-
-async def _own_name(client: JobClient) -> str:
-    from rainbow_sched.client.access import AccessClient
-
-    return (await AccessClient(client.connection).who_am_i()).name
 
 
 def letters_of(wanted: str) -> frozenset[str]:

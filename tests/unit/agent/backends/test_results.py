@@ -13,8 +13,7 @@ from rainbow_sched.agent.backends.flux import jobs as flux_jobs
 from rainbow_sched.agent.backends.local.files import _FAILURES, _STATES, JobFiles
 from rainbow_sched.agent.backends.local.wrapper import EXIT, write_whole
 from rainbow_sched.agent.backends.slurm import jobs as slurm_jobs
-from rainbow_sched.agent.backends.slurm.files import SlurmFiles
-from rainbow_sched.agent.backends.slurm.tracker import withdrawn
+from rainbow_sched.agent.backends.slurm.files import SlurmFiles, withdrawn
 from rainbow_sched.agent.core.mailbox import last_report
 from rainbow_sched.agent.core.manager import OUTCOME_UNKNOWN
 from rainbow_sched.agent.core.values import LocalAttempt, Result

@@ -12,8 +12,8 @@ from rainbow_sched.agent.backends.base import Backend, CannotBind
 from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.journal_records import compacted, offer_record, restored
 from rainbow_sched.agent.core.values import LocalAttempt, Phase, Result, Update
-from rainbow_sched.agent.runtime.backend_calls import BackendCalls
 from rainbow_sched.agent.runtime.journal import line, parse
+from rainbow_sched.agent.runtime.loop import BackendCalls
 from rainbow_sched.agent.runtime.site_rules import SiteRules
 from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.model.attempt import AttemptState

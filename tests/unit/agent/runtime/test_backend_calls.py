@@ -10,7 +10,7 @@ import pytest
 from rainbow_sched.agent.backends.base import Backend
 from rainbow_sched.agent.core import events as e
 from rainbow_sched.agent.core.values import Unknown
-from rainbow_sched.agent.runtime.backend_calls import BackendCalls
+from rainbow_sched.agent.runtime.loop import BackendCalls
 from rainbow_sched.agent.runtime.site_rules import SiteRules, job_expression
 from rainbow_sched.jobspecs.canonical import to_json
 from rainbow_sched.model.errors import Unavailable

@@ -20,7 +20,14 @@ from rainbow_sched.agent.backends.common.batch_script import bad_environment
 from rainbow_sched.agent.backends.common.host_binding import hostlist
 from rainbow_sched.agent.backends.slurm.capacity import PartitionRequest, pick, within_racks
 from rainbow_sched.agent.backends.slurm.commands import SlurmCommands, own_groups
-from rainbow_sched.agent.backends.slurm.files import ComponentRecord, SlurmFiles, SlurmRecord
+from rainbow_sched.agent.backends.slurm.files import (
+    ComponentRecord,
+    LostJobs,
+    SlurmFiles,
+    SlurmRecord,
+    same_submission,
+    update_of,
+)
 from rainbow_sched.agent.backends.slurm.jobs import SHOW_WAITING, SQUEUE, JobComment, SlurmJob, ours, parse_jobs
 from rainbow_sched.agent.backends.slurm.options import (
     SITE,
@@ -36,7 +43,6 @@ from rainbow_sched.agent.backends.slurm.options import (
 )
 from rainbow_sched.agent.backends.slurm.shape import RULES, SlurmShape, arguments, cost, shape
 from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_site, shape_of
-from rainbow_sched.agent.backends.slurm.tracker import LostJobs, same_submission, update_of
 from rainbow_sched.agent.core.values import Absent, ClusterFacts, JobFound, Unknown, Update
 from rainbow_sched.discovery.slurm import (
     SHOW_CONFIG,

@@ -10,8 +10,14 @@ import pytest
 
 from rainbow_sched.agent.backends.base import Launch
 from rainbow_sched.agent.backends.common.batch_script import WITHDRAWN
-from rainbow_sched.agent.backends.slurm.files import SlurmFiles, SlurmRecord
-from rainbow_sched.agent.backends.slurm.tracker import FAILURE_PAUSE_SECONDS, LostJobs, parse_accounts, update_of
+from rainbow_sched.agent.backends.slurm.files import (
+    FAILURE_PAUSE_SECONDS,
+    LostJobs,
+    SlurmFiles,
+    SlurmRecord,
+    parse_accounts,
+    update_of,
+)
 from rainbow_sched.agent.core.values import Absent, JobFound, Unknown
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.attempt import AttemptState, Failure

@@ -8,15 +8,17 @@ import pytest
 from rainbow_sched.agent.backends.base import Launch
 from rainbow_sched.agent.backends.common.batch import first_job
 from rainbow_sched.agent.backends.common.batch_script import bad_environment
-from rainbow_sched.agent.backends.slurm.files import SlurmFiles, SlurmRecord, step_words
-from rainbow_sched.agent.backends.slurm.jobs import SlurmJob
-from rainbow_sched.agent.backends.slurm.tracker import (
+from rainbow_sched.agent.backends.slurm.files import (
     CLOCK_SKEW_SECONDS,
     SETTLE_SECONDS,
+    SlurmFiles,
+    SlurmRecord,
     overdue,
     same_submission,
+    step_words,
     update_of,
 )
+from rainbow_sched.agent.backends.slurm.jobs import SlurmJob
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.attempt import AttemptState, Failure
