@@ -119,12 +119,12 @@ class DirectoryQueueBackend(BatchBackend[QueueSite, QueuePlan, SubmitRecord, Que
             raise Unsupported(problem)
         check_requirements(request, allowed, RULES, site.graph, self.title)
         wanted = allowed.of(0)
-        bound = bound_hosts(wanted, list(site.cores), self.title) if wanted else None
+        bound = bound_hosts(wanted, list(site.cores), self.title)[0] if wanted else ()
         cores = sum(_cores(level) for level in request.groups[0].levels)
-        largest = max(count for name, count in site.cores.items() if bound is None or name in bound.names)
+        largest = max(count for name, count in site.cores.items() if not bound or name in bound)
         if cores > largest:
             raise Unsupported(f"{cores} core are needed, the largest node has {largest} core")
-        return QueuePlan(cores, copies(request, request.tasks[0]), bound.names if bound is not None else ())
+        return QueuePlan(cores, copies(request, request.tasks[0]), bound)
 
     def record(self, launch: Launch, plan: QueuePlan) -> SubmitRecord:
         return SubmitRecord(duration=launch.request.duration, only=collapse(plan.nodes) or ",".join(plan.nodes))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 from rainbow_sched.agent.backends.base import CannotBind
 from rainbow_sched.agent.core.values import Result
@@ -78,16 +77,11 @@ rb_outside() {
 """
 
 
-@dataclass(frozen=True, slots=True)
-class BoundHosts:
-    """The allowed hosts that the manager knows."""
+def bound_hosts(wanted: Sequence[str], known: Sequence[str], manager: str) -> tuple[tuple[str, ...], str]:
+    """Return the allowed hosts that the manager has, and a reason if it lacks some of them.
 
-    names: tuple[str, ...]
-    unknown: str = ""  # the allowed hosts that the manager does not have, as a reason
-
-
-def bound_hosts(wanted: Sequence[str], known: Sequence[str], manager: str) -> BoundHosts:
-    """Return the allowed hosts that the manager has; raise `CannotBind` if it has none or the names are ambiguous."""
+    Raise `CannotBind` if it has none or the names are ambiguous.
+    """
     there, asked = Counter(known), Counter(wanted)
     names = tuple(name for name in asked if name in there)
     several = [name for name in names if there[name] > asked[name]]
@@ -97,7 +91,7 @@ def bound_hosts(wanted: Sequence[str], known: Sequence[str], manager: str) -> Bo
             "unique; give the nodes unique names"
         )
     if len(names) == len(asked):
-        return BoundHosts(names)
+        return names, ""
     missing = [name for name in asked if name not in there]
     unknown = (
         f"by the cluster's graph it may run on {shown(missing)}, but {manager} has "
@@ -105,7 +99,7 @@ def bound_hosts(wanted: Sequence[str], known: Sequence[str], manager: str) -> Bo
     )
     if not names:
         raise CannotBind(unknown)
-    return BoundHosts(names, unknown)
+    return names, unknown
 
 
 def check_requirements(request: Request, allowed: AllowedHosts, rules: NodeRules, graph: Graph, manager: str) -> None:

@@ -108,9 +108,9 @@ def _with_hosts(request: Request, site: FluxSite, allowed: AllowedHosts) -> Flux
     hosts, unknown = request.hosts if own else (), ""
     not_hosts = tuple(name for name in request.not_hosts if name in nodes)
     if bound := allowed.of(0):
-        known = bound_hosts(bound, names, "Flux")
-        unknown = f"; {known.unknown}" if known.unknown else ""
-        hosts = tuple(name for name in known.names if not hosts or name in hosts)
+        known, reason = bound_hosts(bound, names, "Flux")
+        unknown = f"; {reason}" if reason else ""
+        hosts = tuple(name for name in known if not hosts or name in hosts)
         if not set(hosts).difference(not_hosts):
             raise CannotBind(f"no node of this instance is among the hosts that the request allows{unknown}")
     only = tuple(name for name in hosts if name not in not_hosts)

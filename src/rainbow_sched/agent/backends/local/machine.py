@@ -233,7 +233,7 @@ class Machine:
                 "it names hosts or properties, and the server does not send the allowed nodes; upgrade the server"
             )
         bound = [bound_hosts(group.hosts, nodes, "this machine's graph") for group in allowed.groups]
-        return "".join(f"; {one.unknown}" for one in bound if one.unknown)
+        return "".join(f"; {unknown}" for _, unknown in bound if unknown)
 
     def totals(self) -> str:
         """Return all resources in words."""

@@ -70,8 +70,6 @@ MAX_ESTIMATES = 500
 
 
 class SlurmBackend(BatchBackend[SlurmSite, SlurmJobRequest, SlurmRecord, SlurmJob]):
-    """A Slurm cluster."""
-
     manager, title = "slurm", "Slurm"
     options = frozenset({"conf", "bid_kept", "settle", "allow_extra"})
     site_options = SITE
@@ -185,8 +183,7 @@ class SlurmBackend(BatchBackend[SlurmSite, SlurmJobRequest, SlurmRecord, SlurmJo
 
     async def plan(self, request: Request, allowed: AllowedHosts) -> SlurmJobRequest:
         """Return the sbatch options of a request; raise `Unsupported` if it can never run."""
-        reason = _cannot_start(request)
-        if reason is not None:
+        if reason := _cannot_start(request):
             raise Unsupported(reason)
         site = await self.site()
         many = len(request.groups)

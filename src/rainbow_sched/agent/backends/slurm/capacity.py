@@ -153,8 +153,8 @@ def within_racks(found: SlurmShape, site: SlurmSite, nodes: Sequence[SlurmNode])
     if not found.one_rack:
         return [found]
     racks = _racks(site.graph)
-    known = bound_hosts([name for names in racks for name in names], site.nodes, "Slurm")
-    there = set(known.names).difference(found.exclude)
+    known, unknown = bound_hosts([name for names in racks for name in names], site.nodes, "Slurm")
+    there = set(known).difference(found.exclude)
     if found.nodes == 1 or (found.nodes is None and found.slots == 1 and not found.gpus_in_all):
         racks = [[name for names in racks for name in names]]  # one node is in one rack
     shapes = []
@@ -163,8 +163,7 @@ def within_racks(found: SlurmShape, site: SlurmSite, nodes: Sequence[SlurmNode])
         if left:
             exclude = frozenset(name for name in site.nodes if name not in left)
             only = tuple(name for name in site.nodes if name in left)
-            unknown = found.unknown or known.unknown
-            shapes.append(replace(found, exclude=exclude, only=only, unknown=unknown))
+            shapes.append(replace(found, exclude=exclude, only=only, unknown=found.unknown or unknown))
     free = [_rest(node) for node in nodes if mark(node) is Mark.UP and node.cpus_alloc < node.cpus_usable]
     return sorted(shapes, key=lambda one: (lacks(one, free) is not None, -_free_cores(one, free)))
 

@@ -48,24 +48,17 @@ class SlurmCommands:
         After an unanswered query the controller is pinged first, which takes milliseconds; a query would take Slurm's
         timeout.
         """
-        if self._down and not await self.ping():
+        if self._down:
+            with contextlib.suppress(Unavailable):
+                done = await self.run("scontrol", "ping", timeout=PING_TIMEOUT_SECONDS)
+                self._down = re.search(r"\bUP\b", done.out) is None
+        if self._down:
             raise Unavailable("the Slurm controller does not answer")
 
     def problem(self, done: ProgramResult) -> Unavailable | Invalid:
-        """Return the error of a failed program."""
         error = done.error_line
         self._down = bool(_NO_ANSWER.search(error))
         return Unavailable(f"Slurm does not answer: {error}") if self._down else Invalid(f"Slurm refuses: {error}")
-
-    async def ping(self) -> bool:
-        """Return True if a controller answers."""
-        try:
-            done = await self.run("scontrol", "ping", timeout=PING_TIMEOUT_SECONDS)
-        except Unavailable:
-            return False
-        up = bool(re.search(r"\bUP\b", done.out))
-        self._down = not up
-        return up
 
     async def run(
         self, *words: str, extra: Mapping[str, str] | None = None, timeout: float = TIMEOUT_SECONDS

@@ -93,9 +93,9 @@ def _with_hosts(found: SlurmShape, request: Request, site: SlurmSite, allowed: A
         exclude |= nodes.difference(request.hosts)  # racks are allowed by their nodes
     bound, unknown = bool(request.hosts), ""
     if hosts:
-        known = bound_hosts(hosts, site.nodes, "Slurm")
-        exclude |= nodes.difference(known.names)
-        bound, unknown = True, known.unknown
+        known, unknown = bound_hosts(hosts, site.nodes, "Slurm")
+        exclude |= nodes.difference(known)
+        bound = True
     if nodes and exclude >= nodes:
         reason = "no node of this cluster is among the hosts that the request allows"
         raise CannotBind(f"{reason}; {unknown}") if unknown else Unsupported(reason)
