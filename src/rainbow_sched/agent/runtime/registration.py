@@ -62,27 +62,18 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class RegisteredStateFile:
-    """The registered state on disk."""
+def read_state(directory: Path) -> RegisteredState | None:
+    """Return the stored state; None if this agent has registered nothing, empty if the file is damaged."""
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            return RegisteredState(**json.loads((directory / STATE_FILE).read_text()))
+        except (ValueError, TypeError):
+            return RegisteredState()
+    return None
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
 
-    def read(self) -> RegisteredState | None:
-        """Return the stored state; None if this agent has registered nothing, empty if the file is damaged."""
-        with contextlib.suppress(FileNotFoundError):
-            try:
-                return RegisteredState(**json.loads((self._directory / STATE_FILE).read_text()))
-            except (ValueError, TypeError):
-                return RegisteredState()
-        return None
-
-    def store_graph(self, text: str) -> None:
-        """Store the graph, in which the next start runs jobs. Called before the server has it."""
-        write_private(self._directory, GRAPH_FILE, text)
-
-    def write(self, registered_state: RegisteredState) -> None:
-        write_private(self._directory, STATE_FILE, json.dumps(asdict(registered_state)))
+def write_state(directory: Path, registered_state: RegisteredState) -> None:
+    write_private(directory, STATE_FILE, json.dumps(asdict(registered_state)))
 
 
 class Rediscovery:
@@ -93,12 +84,12 @@ class Rediscovery:
         cluster: str,
         look: Callable[[], DiscoveredCluster],
         connect: Callable[[], AsyncClient],
-        file: RegisteredStateFile,
+        directory: Path,
         interval: float,
     ):
         self._cluster, self._look, self._connect = cluster, look, connect
-        self._file, self._interval = file, interval
-        self._registered = file.read() or RegisteredState()
+        self._directory, self._interval = directory, interval
+        self._registered = read_state(directory) or RegisteredState()
         self._unconfirmed: RegisteredState | None = None  # a change seen once
         self._hint = asyncio.Event()
         self._shape = ""
@@ -143,7 +134,7 @@ class Rediscovery:
 
     async def _send_graph(self, client: AsyncClient, documents: ClusterDocuments, now: RegisteredState) -> None:
         data = documents.graph.encode()
-        self._file.store_graph(documents.graph)
+        write_private(self._directory, GRAPH_FILE, documents.graph)  # before the server: the next start runs jobs in it
         try:
             await client.replace_graph(self._cluster, data)
         except (Invalid, NotFound):  # a subsystem refers to a removed vertex: remove ours, they are sent again
@@ -170,14 +161,14 @@ class Rediscovery:
 
     def _save(self, registered_state: RegisteredState) -> None:
         self._registered = registered_state
-        self._file.write(registered_state)
+        write_state(self._directory, registered_state)
 
 
 async def register(options: AgentOptions, settings: ClientSettings) -> str:
     """Register the cluster; store its secret in the state directory and return it."""
     given = options.register != "auto"
     documents = ClusterDocuments(to_jgf(_read(options.register)), {}) if given else to_documents(look(options))
-    text, file = documents.graph, RegisteredStateFile(options.state_dir)
+    text, directory = documents.graph, options.state_dir
     async with AsyncClient(settings=settings) as client:
         client.connection.on_unreachable = lambda seconds: log.warning("no server answers; tried for %.0f s", seconds)
         client.connection.outlast_restarts()  # the server may be starting too
@@ -186,16 +177,17 @@ async def register(options: AgentOptions, settings: ClientSettings) -> str:
         raise AlreadyExists(
             f"cluster {options.cluster} is already registered; give its secret with --secret-file, or use another name"
         )
-    file.store_graph(text)
-    write_private(options.state_dir, TOKEN_FILE, answer.token)
-    write_private(options.state_dir, SECRET_FILE, answer.secret)
-    log.info("registered %s; its token for submitters is in %s", options.cluster, options.state_dir / TOKEN_FILE)
+    write_private(directory, GRAPH_FILE, text)
+    write_private(directory, TOKEN_FILE, answer.token)
+    write_private(directory, SECRET_FILE, answer.secret)
+    log.info("registered %s; its token for submitters is in %s", options.cluster, directory / TOKEN_FILE)
     if not given:
-        file.write(RegisteredState(digest(text)))  # subsystems that a crash leaves unsent are sent by the rediscovery
+        # Subsystems that a crash leaves unsent are sent by the rediscovery.
+        write_state(directory, RegisteredState(digest(text)))
         async with as_cluster(options, settings, answer.secret) as client:
             for name, subsystem in documents.subsystems.items():
                 await client.put_subsystem(options.cluster, name, subsystem.encode())
-        file.write(documents.registered_state())
+        write_state(directory, documents.registered_state())
     return answer.secret
 
 
@@ -206,15 +198,14 @@ def as_cluster(options: AgentOptions, settings: ClientSettings, secret: str) -> 
 
 def rediscovery(options: AgentOptions, settings: ClientSettings, secret: Callable[[], str]) -> Rediscovery | None:
     """Return the periodic rediscovery; None if the graph is given or was not discovered here."""
-    file = RegisteredStateFile(options.state_dir)
-    found_here = options.register == "auto" or (not options.register and file.read() is not None)
+    found_here = options.register == "auto" or (not options.register and read_state(options.state_dir) is not None)
     if not options.rediscover or options.graph or not found_here:
         return None
     return Rediscovery(
         options.cluster,
         lambda: look(options, strict=True),  # a part that does not answer is not removed
         lambda: as_cluster(options, settings, secret()),
-        file,
+        options.state_dir,
         options.rediscover,
     )
 

@@ -14,8 +14,9 @@ from rainbow_sched.agent.runtime.registration import (
     GRAPH_FILE,
     Rediscovery,
     RegisteredState,
-    RegisteredStateFile,
+    read_state,
     to_documents,
+    write_state,
 )
 from rainbow_sched.discovery.finder import DiscoveredCluster
 from rainbow_sched.graphs.formats.reader import read, read_subsystem
@@ -78,12 +79,11 @@ class Place:
     def __init__(self, directory: Path, found: DiscoveredCluster) -> None:
         self.house, self.found, self.directory = House(), found, directory
         self.shapes: list[Graph] = []
-        RegisteredStateFile(directory).write(RegisteredState())
+        write_state(directory, RegisteredState())
         self.restart()
 
     def restart(self) -> None:
-        file = RegisteredStateFile(self.directory)
-        self.looking = Rediscovery("here", lambda: self.found, self.house.client, file, 60.0)
+        self.looking = Rediscovery("here", lambda: self.found, self.house.client, self.directory, 60.0)
 
     async def look(self, times: int = 2) -> bool:
         return [await self.looking.check(self.shapes.append) for _ in range(times)][-1]
@@ -91,9 +91,8 @@ class Place:
     @property
     def settled(self) -> bool:
         registered_state = to_documents(self.found).registered_state()
-        return RegisteredStateFile(self.directory).read() == registered_state and set(self.house.subsystems) == set(
-            registered_state.subsystems
-        )
+        names = set(registered_state.subsystems)
+        return read_state(self.directory) == registered_state and set(self.house.subsystems) == names
 
 
 @pytest.fixture
