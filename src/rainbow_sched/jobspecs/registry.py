@@ -16,8 +16,7 @@ from rainbow_sched.jobspecs import canonical
 from rainbow_sched.jobspecs.dialects import script
 from rainbow_sched.jobspecs.dialects.compatibility import AttributeRule
 from rainbow_sched.jobspecs.dialects.flux import from_flux
-from rainbow_sched.jobspecs.dialects.legacy_jobspec import from_legacy
-from rainbow_sched.jobspecs.dialects.nextgen import from_nextgen
+from rainbow_sched.jobspecs.dialects.nextgen import from_legacy, from_nextgen
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.hints import did_you_mean
 from rainbow_sched.model.request import Request
