@@ -154,8 +154,6 @@ MANAGERS: Mapping[str, Callable[[str, Mapping[str, str], Mapping[str, str]], Dis
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A mounted filesystem."""
-
     path: str
     kind: str  # the kernel's name for its type
 

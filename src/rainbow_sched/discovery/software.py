@@ -29,8 +29,6 @@ _VERSION = re.compile(r"\d+(?:\.\d+)*(?:[-+.~_]?[0-9A-Za-z]+)*")
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """An installed package."""
-
     name: str
     version: str
     source: str  # module, spack, container

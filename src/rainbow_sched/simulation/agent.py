@@ -37,8 +37,6 @@ REFUSED = Result(state=AttemptState.FAILED, failure=Failure.REFUSED, reason="the
 
 @dataclass(slots=True, kw_only=True)
 class SyncCall:
-    """An open Sync call."""
-
     message: SyncMessage
     deadline: asyncio.TimerHandle | None = None
     cancel_call: Callable[[], object] = lambda: None  # set when the message arrives

@@ -68,8 +68,6 @@ def checked(entry: ManagerJob) -> bool:
 
 @dataclass(slots=True)
 class ManagerJob:
-    """A submitted job."""
-
     ref: AttemptRef
     name: str
     native: str

@@ -76,7 +76,6 @@ class Disk:
         return answer
 
     def copy(self) -> bytes:
-        """Return a copy of the committed state."""
         return self._connection.serialize()
 
     def restore_copy(self, copy: bytes, restore: Callable[[Tx], object]) -> None:

@@ -87,8 +87,6 @@ def unreported(tx: Tx) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken promise."""
-
     rule: str
     what: str
     at: float

@@ -19,7 +19,6 @@ BACKENDS: Mapping[str, str] = {  # name -> module:class, imported on use
 
 
 def backend_names() -> list[str]:
-    """Return the names of all backends."""
     return sorted({*BACKENDS, *(point.name for point in entry_points(group=GROUP))})
 
 

@@ -67,8 +67,6 @@ def round_to_now(seconds: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendSettings:
-    """Settings of a backend."""
-
     cluster: str
     directory: Path  # the agent's state directory
     graph: Graph | None = None  # None: use discovery

@@ -54,13 +54,11 @@ def marked(record: dict[str, object], mark: str) -> dict[str, object]:
 
 
 def last_mark(records: Iterable[Record]) -> str:
-    """Return the newest mark in a journal."""
     marks = [str(record["mark"]) for record in records if "mark" in record]
     return marks[-1] if marks else ""
 
 
 def ended_record(attempt: LocalAttempt) -> dict[str, object]:
-    """Return the record of a result."""
     result, sizes = attempt.result, list(attempt.sizes)
     nodes = {"nodes": attempt.nodes} if attempt.nodes else {}
     return attempt_record(attempt.ref, "end", result=result_json(result), sizes=sizes, **nodes, **_code(result))

@@ -184,8 +184,6 @@ class AgentParts:
 
 
 class Agent:
-    """A running agent."""
-
     def __init__(
         self,
         parts: AgentParts,

@@ -87,7 +87,6 @@ def _remove_credentials(config: Config, name: str) -> None:
 
 
 async def _wait_until_deleted(client: AsyncClient, name: str) -> None:
-    """Return when the cluster is deleted."""
     with contextlib.suppress(NotFound, Unauthenticated):  # its own secret is deleted too
         while True:
             if (await client.cluster(name)).standing != "leaving":

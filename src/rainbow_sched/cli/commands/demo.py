@@ -128,7 +128,6 @@ def examples() -> Path:
 
 
 def free_port() -> int:
-    """Return an unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

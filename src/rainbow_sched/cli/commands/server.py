@@ -290,7 +290,6 @@ def restore(file: Path | None, accept_loss: bool, data_dir: Path | None, db: str
 
 
 def default_data_dir() -> Path:
-    """Return the default of --data-dir."""
     import platformdirs
 
     return Path(platformdirs.user_data_dir("rainbow", appauthor=False))

@@ -160,7 +160,6 @@ class ScriptFolder(BatchFolder[RecordT]):
         return None
 
     def begun_at(self) -> float | None:
-        """Return the start time."""
         with contextlib.suppress(FileNotFoundError):
             return (self.path / STARTED).stat().st_mtime
         return None

@@ -47,8 +47,6 @@ PROBE_TIMEOUT_SECONDS = 1.0  # half of a bid's default deadline; then the start 
 
 
 class FluxBackend(BatchBackend[FluxSite, FluxRequest, FluxRecord, FluxJob]):
-    """A Flux instance."""
-
     manager, title = "flux", "Flux"
     options = frozenset({"uri", "flux", "settle", "journal"})
     site_options = SITE

@@ -62,7 +62,6 @@ class FluxCommands:
         return found
 
     def problem(self, done: ProgramResult) -> Unavailable | Invalid:
-        """Return the error of a failed program."""
         if _NO_ANSWER.search(done.err) or not done.err.strip():
             return Unavailable(f"Flux does not answer: {done.error_line}")
         return Invalid(f"Flux refuses: {done.error_line}")

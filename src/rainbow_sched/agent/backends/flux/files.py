@@ -86,8 +86,6 @@ read -r rb_verdict < "$dir/verdict"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FluxRecord(SubmitRecord):
-    """The record of a submission to Flux."""
-
     tasks: int = 1
     gpus: int = 0  # total
 

@@ -31,8 +31,6 @@ class PastRun:
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """A running job."""
-
     place: Place
     limit: float | None
     elapsed: float

@@ -74,8 +74,6 @@ def _usable(path: Path) -> CgroupParent:
 
 
 class JobCgroup:
-    """The cgroup of one job."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
 

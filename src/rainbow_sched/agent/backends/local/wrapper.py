@@ -136,8 +136,6 @@ def mark_started(directory: Path) -> bool:
 
 
 class JobRun:
-    """A running job."""
-
     def __init__(self, directory: Path, launch: dict[str, Any], place: dict[str, Any]) -> None:
         self.directory, self.launch, self.place = directory, launch, place
         self.group = 0  # process group of all tasks

@@ -58,8 +58,6 @@ class ComponentRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmRecord(SubmitRecord):
-    """The record of a submission to Slurm."""
-
     gpus: int = 0  # per node
     cores: int = 0  # total; 0: whole nodes, or not known
     memory: int = 0  # MiB in total; 0: likewise
