@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from rainbow_sched.discovery.flux import flux_graph
-from rainbow_sched.discovery.slurm import parse_nodes
-from rainbow_sched.discovery.slurm_graph import slurm_graph, slurm_subsystems, used_by_others
+from rainbow_sched.discovery.slurm import parse_nodes, slurm_graph, slurm_subsystems, used_by_others
 
 Made = TypeVar("Made")
 NODES = 10_000

@@ -22,8 +22,9 @@ from rainbow_sched.discovery.slurm import (
     parse_nodes,
     parse_partitions,
     parse_topology,
+    slurm_graph,
+    slurm_subsystems,
 )
-from rainbow_sched.discovery.slurm_graph import slurm_graph, slurm_subsystems
 from rainbow_sched.discovery.software import find_software, software_subsystem
 from rainbow_sched.model.errors import Invalid, NotFound, Unavailable
 from rainbow_sched.model.graph import Graph, Subsystem, Vertex

@@ -22,14 +22,10 @@ TIDY_AFTER = 15.0
 # --- each second ---
 
 
-def _guard_takes(world: World) -> float:
-    """Return the seconds that a guard may need to end a run, because commands can be slow and get lost."""
-    return 30.0 if world.initial_rates.slow or world.initial_rates.manager_error else 3.0
-
-
 def r6b_guards_act(world: World) -> str | None:
     """R6b a run that may be started elsewhere ends when its agent has been out of touch for too long."""
-    now, takes = world.loop.time(), _guard_takes(world)
+    now, rates = world.loop.time(), world.initial_rates
+    takes = 30.0 if rates.slow or rates.manager_error else 3.0  # to end a run: commands can be slow and get lost
     for name, agent in world.agents.items():
         if agent.up_since is None or now - agent.up_since < takes or agent.contact is None:
             continue

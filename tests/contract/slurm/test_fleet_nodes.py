@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes
-from rainbow_sched.discovery.slurm_graph import slurm_graph
+from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes, slurm_graph
 from rainbow_sched.model.hostlist import expand
 from tests.contract.slurm.test_fleet import Fleet, active
 from tests.support.server_process import a_server_process

@@ -15,8 +15,7 @@ from rainbow_sched.agent.backends import BackendSettings
 from rainbow_sched.agent.backends.base import CannotBind
 from rainbow_sched.agent.backends.slurm.backend import SlurmBackend
 from rainbow_sched.agent.core.values import JobFound, Phase
-from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes
-from rainbow_sched.discovery.slurm_graph import slurm_graph
+from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes, slurm_graph
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.attempt import AttemptState
 from rainbow_sched.model.binding import WRONG_NODES, GroupHosts

@@ -14,8 +14,7 @@ from rainbow_sched.agent.backends.base import Prices
 from rainbow_sched.agent.backends.slurm.backend import SlurmBackend
 from rainbow_sched.agent.core.values import Phase
 from rainbow_sched.discovery.finder import discover_cluster
-from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes
-from rainbow_sched.discovery.slurm_graph import slurm_graph
+from rainbow_sched.discovery.slurm import SHOW_NODES, parse_nodes, slurm_graph
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.errors import NotFound
 from rainbow_sched.model.request import Equals, Request, Requirement, Task

@@ -4,12 +4,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.discovery.slurm import Gres, parse_gres, parse_nodes, parse_partitions, parse_topology
-from rainbow_sched.discovery.slurm_graph import (
+from rainbow_sched.discovery.slurm import (
+    Gres,
     SlurmAllocation,
     free_totals,
     mark,
     nodes_not_up,
+    parse_gres,
+    parse_nodes,
+    parse_partitions,
+    parse_topology,
     slurm_graph,
     slurm_subsystems,
     used_by_others,

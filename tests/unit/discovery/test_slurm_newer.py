@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rainbow_sched.discovery.slurm import Gres, parse_nodes, parse_partitions, parse_topology
-from rainbow_sched.discovery.slurm_graph import mark
+from rainbow_sched.discovery.slurm import Gres, mark, parse_nodes, parse_partitions, parse_topology
 from rainbow_sched.model.graph import Mark
 
 NODE = (

@@ -25,8 +25,6 @@ MAX_PAST_ATTEMPTS = 4_096  # finished attempts to remember; bounds the memory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentLimits:
-    """Limits and timeouts of an agent."""
-
     max_jobs: int = 64  # accepted jobs that have not ended
     max_wait: float = 25.0  # seconds that a Sync may wait at the server
     run_guard: float = 1_500.0  # seconds without contact until a job that may be declared lost is ended here

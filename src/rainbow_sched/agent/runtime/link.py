@@ -126,8 +126,6 @@ class Refusals:
 
 
 class Rotation:
-    """Rotation of the secret in one file."""
-
     def __init__(self, home: Path, link: ServerLink, *, every: float, clock: Callable[[], float] = time.time) -> None:
         self.home, self.beside = home, home.with_name(f"{home.name}.next")
         self._link, self._every, self._clock = link, every, clock

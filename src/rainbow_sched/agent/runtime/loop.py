@@ -172,8 +172,6 @@ def boot_clock() -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentParts:
-    """Components and settings of an agent."""
-
     cluster: str
     link: ServerLink
     backend: Backend

@@ -28,8 +28,6 @@ MAX_CONCURRENT = 4  # concurrent submissions; more do not speed a manager up
 
 
 class ListedJob(Protocol):
-    """A job in a manager's list."""
-
     @property
     def native(self) -> str:
         """The manager's id."""

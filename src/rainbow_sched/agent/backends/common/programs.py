@@ -12,8 +12,6 @@ from rainbow_sched.model.errors import Unavailable
 
 @dataclass(frozen=True, slots=True)
 class ProgramResult:
-    """Exit code and output of a program."""
-
     code: int
     out: str
     err: str

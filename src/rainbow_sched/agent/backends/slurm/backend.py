@@ -55,8 +55,8 @@ from rainbow_sched.discovery.slurm import (
     parse_nodes,
     parse_partitions,
     parse_topology,
+    slurm_graph,
 )
-from rainbow_sched.discovery.slurm_graph import slurm_graph
 from rainbow_sched.model.binding import NodeRules
 from rainbow_sched.model.errors import Invalid, Unavailable, Unsupported
 from rainbow_sched.model.request import Request

@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 from rainbow_sched.agent.backends.common.host_binding import bound_hosts
 from rainbow_sched.agent.backends.slurm.shape import RACK, SlurmShape
 from rainbow_sched.agent.backends.slurm.site import SlurmSite, closed
-from rainbow_sched.discovery.slurm import SlurmNode, SlurmPartition
-from rainbow_sched.discovery.slurm_graph import mark
+from rainbow_sched.discovery.slurm import SlurmNode, SlurmPartition, mark
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.graph import Graph, Mark
 from rainbow_sched.model.quantities import human_bytes

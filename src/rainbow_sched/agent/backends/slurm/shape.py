@@ -15,7 +15,7 @@ from rainbow_sched.agent.backends.common.host_binding import (
     hostlist,
 )
 from rainbow_sched.agent.backends.slurm.site import SlurmSite
-from rainbow_sched.discovery.slurm_graph import FEATURES, GPUS, PARTITIONS
+from rainbow_sched.discovery.slurm import FEATURES, GPUS, PARTITIONS
 from rainbow_sched.model.binding import NAMING_FIELDS, NodeRules, is_passed_on
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.quantities import in_bytes

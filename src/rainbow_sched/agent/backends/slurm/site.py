@@ -10,8 +10,14 @@ from rainbow_sched.agent.backends.common.saved_names import MarkedNodes
 from rainbow_sched.agent.backends.slurm.files import SlurmRecord
 from rainbow_sched.agent.backends.slurm.jobs import SlurmJob
 from rainbow_sched.agent.core.values import ClusterFacts, Phase
-from rainbow_sched.discovery.slurm import SlurmNode, SlurmPartition
-from rainbow_sched.discovery.slurm_graph import SlurmAllocation, free_totals, nodes_not_up, used_by_others
+from rainbow_sched.discovery.slurm import (
+    SlurmAllocation,
+    SlurmNode,
+    SlurmPartition,
+    free_totals,
+    nodes_not_up,
+    used_by_others,
+)
 from rainbow_sched.model.errors import Invalid
 from rainbow_sched.model.graph import Graph
 

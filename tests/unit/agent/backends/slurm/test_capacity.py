@@ -9,8 +9,7 @@ import pytest
 from rainbow_sched.agent.backends.slurm.capacity import PartitionRequest, pick
 from rainbow_sched.agent.backends.slurm.shape import SlurmShape
 from rainbow_sched.agent.backends.slurm.site import SlurmSite, make_site
-from rainbow_sched.discovery.slurm import SlurmNode, parse_partitions, seconds
-from rainbow_sched.discovery.slurm_graph import free_totals, nodes_not_up, slurm_graph
+from rainbow_sched.discovery.slurm import SlurmNode, free_totals, nodes_not_up, parse_partitions, seconds, slurm_graph
 from rainbow_sched.model.errors import Unsupported
 
 EVERYBODY = "AllowGroups=ALL AllowAccounts=ALL MaxTime=UNLIMITED"

@@ -10,8 +10,7 @@ from rainbow_sched.agent.backends.slurm.files import ComponentRecord, SlurmFiles
 from rainbow_sched.agent.backends.slurm.options import Component, components, of_group, steps
 from rainbow_sched.agent.backends.slurm.shape import SlurmShape, arguments
 from rainbow_sched.agent.backends.slurm.site import make_site
-from rainbow_sched.discovery.slurm import parse_config, parse_nodes, parse_partitions
-from rainbow_sched.discovery.slurm_graph import slurm_graph
+from rainbow_sched.discovery.slurm import parse_config, parse_nodes, parse_partitions, slurm_graph
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import Unsupported
 from rainbow_sched.model.request import Count, Group, Level, Request, Task

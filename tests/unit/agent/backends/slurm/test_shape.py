@@ -9,8 +9,7 @@ from rainbow_sched.agent.backends.slurm.capacity import lacks, within_racks
 from rainbow_sched.agent.backends.slurm.options import nodes_in_extra, option_words
 from rainbow_sched.agent.backends.slurm.shape import SlurmShape, arguments, cost, shape
 from rainbow_sched.agent.backends.slurm.site import make_site
-from rainbow_sched.discovery.slurm import parse_nodes, parse_partitions
-from rainbow_sched.discovery.slurm_graph import slurm_graph
+from rainbow_sched.discovery.slurm import parse_nodes, parse_partitions, slurm_graph
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import Unsupported
