@@ -196,15 +196,11 @@ def install(write: bool, cluster: str, rest: tuple[str, ...]) -> int:
         return 0
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
     home.mkdir(parents=True, exist_ok=True)
-    path = home / unit_name(cluster)
+    path = home / f"rainbow-agent-{cluster_name(cluster)}.service"
     path.write_text(text)
     click.echo(f"wrote {path}; now: systemctl --user daemon-reload && systemctl --user enable --now {path.name}")
     click.echo("to keep it running after you log out: loginctl enable-linger")
     return 0
-
-
-def unit_name(cluster: str) -> str:
-    return f"rainbow-agent-{cluster_name(cluster)}.service"
 
 
 def unit_text(cluster: str, arguments: Iterable[str], program: Iterable[str] | None = None) -> str:

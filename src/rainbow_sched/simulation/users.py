@@ -209,11 +209,7 @@ class Users:
     def after_restore(self) -> None:
         """Forget what a restore has lost."""
         self.known = [id for id in self.known if id in self.witness.jobs]
-        self.cancelled = {id for id in self.cancelled if self._is_cancelled(id)}
-
-    def _is_cancelled(self, id: int) -> bool:
-        job = self.witness.jobs.get(id)
-        return job is not None and job.state is JobState.CANCELLED
+        self.cancelled &= {id for id, job in self.witness.jobs.items() if job.state is JobState.CANCELLED}
 
     def give_up(self, cluster: str) -> None:
         """Give up a cluster's report after a restore."""

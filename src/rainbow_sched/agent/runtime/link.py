@@ -139,7 +139,8 @@ class Rotation:
         failures = 0
         while True:
             try:
-                if self._pending or self._link.renewal_requested.is_set() or self._age() >= self._every:
+                age = self._clock() - self.home.stat().st_mtime
+                if self._pending or self._link.renewal_requested.is_set() or age >= self._every:
                     self._link.renewal_requested.clear()
                     await self.renew()
                 failures = 0
@@ -178,9 +179,6 @@ class Rotation:
         text = compose(CredentialKind.AGENT, id, secrets.token_urlsafe(32))
         write_whole(self.beside, f"{text}\n".encode())
         return text
-
-    def _age(self) -> float:
-        return self._clock() - self.home.stat().st_mtime
 
 
 def rotation_of(options: AgentOptions, environment: Mapping[str, str], link: ServerLink) -> Rotation | None:

@@ -277,10 +277,8 @@ def _nodes(
 
 def _slots_for(least: int, amount: int) -> int | None:
     """Return the smallest number of slots, at least `least`, that divides `amount`; None if there is none."""
-    for slots in range(least, min(amount, least + 10_000) + 1):
-        if amount % slots == 0:
-            return slots
-    return amount if amount >= least else None
+    candidates = range(least, min(amount, least + 10_000) + 1)
+    return next((slots for slots in candidates if amount % slots == 0), amount if amount >= least else None)
 
 
 def _contents(levels: tuple[Level, ...], unsupported: list[str]) -> dict[str, int]:
