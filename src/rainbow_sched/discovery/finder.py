@@ -35,7 +35,7 @@ PARALLEL_TYPES = ("lustre", "gpfs", "beegfs", "ceph", "panfs", "orangefs", "pvfs
 FUSE_TYPES = ("fuse.ceph", "fuse.sshfs", "fuse.glusterfs", "fuse.juicefs", "fuse.daos")
 SHARED_TYPES = frozenset((*NETWORK_TYPES, *PARALLEL_TYPES, *FUSE_TYPES))
 LOCAL_TYPES = ("ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs")
-MAX_MOUNTS = 1_000
+MAX_MOUNTS = 1_000  # bounds the size of the graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,7 +49,7 @@ SECRET_SOURCES = (
 SLOW_RETRY_SECONDS = 30.0  # after a refusal that a quick retry does not change, such as an invalid credential
 CONFLICT_TIMEOUT_SECONDS = 10.0  # seconds; the call of a killed agent may still be open on the server
 AGE_CHECK_SECONDS = 3_600.0  # seconds between checks of the secret's age
-RENEWAL_RETRY_SECONDS = 30.0
+RENEWAL_RETRY_SECONDS = 30.0  # doubled with each failure in a row, up to AGE_CHECK_SECONDS
 _LETTERS = string.ascii_lowercase + string.digits
 
 

@@ -39,7 +39,7 @@ SHUTDOWN_SECONDS = 5.0  # seconds for the last message of a stopping agent
 WARNING_INTERVAL_SECONDS = 300.0  # seconds until the same warning is repeated
 BACKOFF = Backoff(first=0.2, cap=10.0)
 CONTACT_WRITE_SECONDS = 5.0  # seconds; an older time only ends jobs earlier
-BID_DEADLINE = 2.0
+BID_DEADLINE_SECONDS = 2.0  # for a request without a deadline; as the server's default
 BackendCall: TypeAlias = e.CheckOffer | e.Submit | e.Lookup | e.ReadOutput | e.AskBid
 
 
@@ -127,7 +127,7 @@ class BackendCalls:
             wanted = from_json(request.spec)
             if (reason := request.allowed.mismatch(len(wanted.groups))) is not None:
                 return BidAnswer(yes=False, reason=reason)
-            async with asyncio.timeout(request.deadline or BID_DEADLINE):
+            async with asyncio.timeout(request.deadline or BID_DEADLINE_SECONDS):
                 return await self.backend.bid(wanted, request.allowed)
         except TimeoutError:
             return BidAnswer(yes=False, reason="the manager did not answer in time", valid_for=5.0)

@@ -66,7 +66,7 @@ _NODE_NAME = re.compile("invalid node name", re.IGNORECASE)
 _STARTS = re.compile(r"to start at (\d+)\b")
 _REFUSED = re.compile(r"allocation failure: (.+)")
 QUERIES_PER_SECOND = 5.0  # queries per second at most: each one uses up a job id
-MAX_ESTIMATES = 500
+MAX_ESTIMATES = 500  # bounds the memory of the cache
 
 
 class SlurmBackend(BatchBackend[SlurmSite, SlurmJobRequest, SlurmRecord, SlurmJob]):
