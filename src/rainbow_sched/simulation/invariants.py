@@ -72,15 +72,12 @@ def i4_ended_attempts_stay(world: Witness, change: JobChange) -> str | None:
 def i4_ends_are_true(world: Witness, change: JobChange) -> str | None:
     """I4 a report that is believed tells of what that very attempt did."""
     for attempt in change.ended():
-        wrong = None if _is_guessed(world, attempt) else _untrue(world, attempt)
+        # After a restore, an attempt is closed for a newer one, or because its cluster was given up.
+        guessed = world.is_old(attempt.job) and (attempt.state is S.LOST or attempt.reason == WITHOUT_REPORT)
+        wrong = None if guessed else _untrue(world, attempt)
         if wrong:
             return f"attempt {attempt.n} of job {attempt.job} is {attempt.state} on {attempt.cluster}, but {wrong}"
     return None
-
-
-def _is_guessed(world: Witness, attempt: Attempt) -> bool:
-    """Return True if, after a restore, an attempt was closed for a newer one or because its cluster was given up."""
-    return world.is_old(attempt.job) and (attempt.state is S.LOST or attempt.reason == WITHOUT_REPORT)
 
 
 def _untrue(world: Witness, attempt: Attempt) -> str | None:

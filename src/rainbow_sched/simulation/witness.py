@@ -42,6 +42,9 @@ class GroundTruth:
         self.runs[job].append(run)
         return run
 
+    def all(self) -> list[ActualRun]:
+        return [run for runs in self.runs.values() for run in runs]
+
     def of(self, job: int, n: int | None = None) -> list[ActualRun]:
         """Return the runs of a job or of one of its attempts."""
         return [run for run in self.runs.get(job, ()) if n is None or run.n == n]

@@ -33,7 +33,7 @@ def r6b_guards_act(world: World) -> str | None:
         guards = {  # an agent without its journal guards nothing
             (ref.job, ref.n): held.offer.guard(LIMITS.run_guard) for ref, held in agent.state.attempts.items()
         }
-        for run in (run for runs in world.truth.runs.values() for run in runs):
+        for run in world.truth.all():
             begun = now - run.started >= takes  # a guard needs time after the launch, too
             guard = guards.get((run.job, run.n))
             if begun and run.result is None and run.cluster == name and guard is not None and silent > guard:
@@ -110,22 +110,13 @@ def _unquiet(world: World) -> list[str]:
         for ref, one in agent.state.attempts.items()
     ]
     live = [
-        f"attempt {run.n} of job {run.job} runs on {run.cluster}"
-        for runs in world.truth.runs.values()
-        for run in runs
-        if run.result is None
+        f"attempt {run.n} of job {run.job} runs on {run.cluster}" for run in world.truth.all() if run.result is None
     ]
     calls = [f"{world.users.waiting} calls have no answer"] if world.users.waiting else []
-    away = [f"{name} is {standing}" for name, standing in _standings(world).items() if standing != Standing.ACTIVE]
+    back = (Standing.ACTIVE, Standing.DEGRADED)  # only a good start closes a breaker, and nothing is left to start
+    clusters = world.disk.look(lambda tx: tx.clusters())
+    away = [f"{cluster.name} is {cluster.standing}" for cluster in clusters if cluster.standing not in back]
     return held + live + calls + (away if world.server.service is not None else ["the server is down"])
-
-
-def _standings(world: World) -> dict[str, Standing]:
-    return {
-        cluster.name: cluster.standing
-        for cluster in world.disk.look(lambda tx: tx.clusters())
-        if cluster.standing is not Standing.DEGRADED  # only a good start closes a breaker, and nothing is left to start
-    }
 
 
 def i1_nothing_is_lost(world: World) -> str | None:
@@ -179,7 +170,7 @@ def output_is_whole(world: World) -> str | None:
     whole = not (cut or world.witness.restored)
 
     def work(tx: Tx) -> str | None:
-        for run in (run for runs in world.truth.runs.values() for run in runs):
+        for run in world.truth.all():
             stored = tx.output(run.job, run.n, "stdout", 0, 10_000)
             attempt = tx.attempt(run.job, run.n)
             if not run.output.startswith(stored):
