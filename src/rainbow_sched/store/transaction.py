@@ -11,14 +11,12 @@ from rainbow_sched.store.tables.generations import GenerationTable
 from rainbow_sched.store.tables.history import HistoryTable
 from rainbow_sched.store.tables.job_batches import JobBatchTable
 from rainbow_sched.store.tables.job_lists import JobListTable
-from rainbow_sched.store.tables.start_up import LoadingTable
 
 
 class SqlTx(
     ClusterTable,
     JobBatchTable,
     JobListTable,
-    LoadingTable,
     AttemptTable,
     HistoryTable,
     AccessTable,

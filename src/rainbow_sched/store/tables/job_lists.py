@@ -1,6 +1,6 @@
-"""Paged lists and counts of jobs, read from index ranges.
+"""Paged lists and counts of jobs, and all waiting jobs and live attempts for a server that starts.
 
-Each list is read from one range of one index, newest first. A filter on several states or owners becomes several
+Each paged list is read from one range of one index, newest first. A filter on several states or owners becomes several
 ranges, each limited to the page's length, and the newest of all are returned: one range over several states would have
 to be sorted.
 """
@@ -8,14 +8,19 @@ to be sorted.
 from __future__ import annotations
 
 import itertools
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
-from rainbow_sched.model.job import Job
+from rainbow_sched.model.attempt import LIVE
+from rainbow_sched.model.job import Hold, Job, Terms
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.store.named_sql import Value
-from rainbow_sched.store.records import JobSelection
+from rainbow_sched.store.records import JobSelection, PlacedAttempt, WaitingJob
 from rainbow_sched.store.tables.jobs import JobTable
-from rainbow_sched.store.tables.rows import job_of
+from rainbow_sched.store.tables.rows import job_of, terms_of
+from rainbow_sched.store.tables.table import batches, check_number, decoded, intact
 
 MAX_RANGES = 100  # more ranges than this are read as one and filtered
 CLOCK_SLACK_SECONDS = 60.0  # ids increase with time, except for a clock that is set back by at most this
@@ -33,7 +38,7 @@ class _Where:
 
 
 class JobListTable(JobTable):
-    """The job listings of `base.Tx`."""
+    """Lists and counts of jobs, and the bulk queries of a server start, which read a million rows in seconds."""
 
     def list_jobs(self, which: JobSelection, *, after: int | None = None, limit: int) -> list[Job]:
         if which.ids is not None and not which.ids:
@@ -133,3 +138,54 @@ class JobListTable(JobTable):
             else:
                 low = id + 1
         return low
+
+    def queued_ids(self, limit: int, after: int = 0) -> list[int]:
+        """Return ids of QUEUED jobs above id `after`, in order."""
+        return [id for (id,) in self.db.rows("ids_queued", limit=limit, after=after)]
+
+    def waiting(self, hold: Hold, limit: int, after: int = 0) -> list[WaitingJob]:
+        """Return HELD jobs with this `hold` above id `after`, by id."""
+        rows = self.db.rows("waiting", hold=hold.value, limit=limit, after=after)
+        specs = self._specs(spec for _, spec, _, _, _ in rows)
+        jobs = []
+        for id, spec, _, terms, owner in rows:
+            priority, shared = _shared_terms(terms)
+            jobs.append(WaitingJob(id, priority, specs[spec][1], shared, owner))
+        return jobs
+
+    def count_held(self, hold: Hold) -> int:
+        """Count the HELD jobs with this `hold`."""
+        return int(self.db.rows("count_held", hold=hold.value)[0][0])
+
+    def placed_attempts(self, cluster: str) -> list[PlacedAttempt]:
+        """Return the live attempts of a cluster with their specs: running ones first, then in leasing order."""
+        id = self.cluster_id(cluster)
+        attempts: list[PlacedAttempt] = []
+        for state in reversed(LIVE) if id is not None else ():  # running attempts before waiting ones
+            rows = self.db.rows("placed_attempts", cluster_id=id, state=state.value)
+            specs = self._specs(spec for _, _, _, spec, *_ in rows)
+            for job, token, at, spec, check, owner, nodes in rows:
+                number, text = specs[spec]
+                attempts.append(PlacedAttempt(job, token, at, text if number == check else None, owner, nodes))
+        return attempts
+
+    def _specs(self, ids: Iterable[int]) -> dict[int, tuple[int | None, str]]:
+        """Return stored specs by id, each with its check number, which is None for a damaged one."""
+        wanted = set(ids)
+        specs: dict[int, tuple[int | None, str]] = dict.fromkeys(wanted, (None, ""))
+        for part in batches(sorted(wanted)):
+            for id, digest, body in self.db.rows("texts_by_ids", ids=part):
+                number = check_number(bytes(digest)) if intact(digest, body) else None
+                specs[id] = number, decoded(body)
+        return specs
+
+
+@lru_cache(maxsize=8192)
+def _shared_terms(text: str) -> tuple[int, Terms]:
+    """Return a job's priority, and its terms without priority and labels, which arrays and sweeps share."""
+    if '"labels"' not in text and '"priority"' not in text:
+        return 0, terms_of(text)
+    fields = json.loads(text)
+    fields.pop("labels", None)
+    priority = fields.pop("priority", 0)
+    return priority, terms_of(json.dumps(fields))
