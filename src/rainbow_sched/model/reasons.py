@@ -45,44 +45,49 @@ def amount(number: int, unit: str) -> str:
     return f"{number} {unit}" if unit else str(number)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reason(ABC):
     """Why a request does not fit; `when` says whether the reason holds always or only now."""
 
     tag: ClassVar[str]
+    when: When = When.NEVER
 
     @abstractmethod
     def sentence(self) -> str:
         """Return one sentence for users."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the reason as JSON values, with its tag."""
-        return {"reason": self.tag, **asdict(self)}
+        """Return the reason as JSON values: its tag, what it says, and when it holds."""
+        values = asdict(self)
+        when = values.pop("when")
+        return {"reason": self.tag, **values, "when": when}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoSuchType(Reason):
+class LevelReason(Reason):
+    """A reason in one level of the request."""
+
+    group: int  # -1: of the request as a whole
+    level: str  # the path of types from the top, "node/gpu"
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoSuchType(LevelReason):
     """The cluster has no vertex of this type."""
 
     tag: ClassVar[str] = "no-such-type"
-    group: int
-    level: str  # the path of types from the top, "node/gpu"
-    type: str
     known: tuple[str, ...] = ()
-    when: When = When.NEVER
 
     def sentence(self) -> str:
         return f"{self.type}: there is none in this cluster (it has {', '.join(self.known)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TooFew(Reason):
+class TooFew(LevelReason):
     """Too little of a resource, inside one vertex of the level above or in the whole cluster."""
 
     tag: ClassVar[str] = "too-few"
-    group: int
-    level: str
-    type: str
     asked: int
     best: int
     unit: str = ""
@@ -90,7 +95,6 @@ class TooFew(Reason):
     where: Where = Where()
     exclusive: bool = False
     blocked: str = ""  # why the rest is not free: "3 down or drained, 40 in use"
-    when: When = When.NEVER
 
     def sentence(self) -> str:
         place = f" in one {self.inside}" if self.inside else ""
@@ -103,19 +107,15 @@ class TooFew(Reason):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequirementUnmet(Reason):
+class RequirementUnmet(LevelReason):
     """No vertex of the level meets a requirement; `found` holds the existing values."""
 
     tag: ClassVar[str] = "requirement-unmet"
-    group: int  # -1: of the request as a whole
-    level: str
-    type: str
     requirement: str
     found: tuple[str, ...] = ()
     more: int = 0
     has_subsystem: bool = True
     where: Where = Where()
-    when: When = When.NEVER
 
     def sentence(self) -> str:
         requirement = f"{self.requirement} on {self.type}"
@@ -127,19 +127,15 @@ class RequirementUnmet(Reason):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TooFewMeet(Reason):
+class TooFewMeet(LevelReason):
     """Too few vertices of a level meet its requirements and have room for the levels inside."""
 
     tag: ClassVar[str] = "too-few-meet"
-    group: int
-    level: str
-    type: str
     asked: int
     best: int
     inside: str = ""
     exclusive: bool = False
     blocked: str = ""
-    when: When = When.NEVER
     slots: bool = False  # `asked` and `best` count slots, of which one vertex may hold several
 
     def sentence(self) -> str:
@@ -161,7 +157,6 @@ class NotAllowed(Reason):
     what: str  # "hosts", "not_hosts" or "properties"
     asked: tuple[str, ...]
     missing: tuple[str, ...] = ()
-    when: When = When.NEVER
 
     def sentence(self) -> str:
         wanted = ", ".join(self.asked)
@@ -177,7 +172,6 @@ class Competing(Reason):
     tag: ClassVar[str] = "competing"
     groups: tuple[int, ...]
     types: tuple[str, ...] = ()
-    when: When = When.NEVER
 
     def sentence(self) -> str:
         parts = " and ".join(str(group + 1) for group in self.groups[:MAX_LISTED_GROUPS])
@@ -195,7 +189,6 @@ class Undecided(Reason):
 
     tag: ClassVar[str] = "undecided"
     steps: int
-    when: When = When.NEVER
 
     def sentence(self) -> str:
         return f"not decided: the parts compete in too many ways (gave up after {self.steps} steps)"
@@ -207,25 +200,20 @@ class ChangesNotSought(Reason):
 
     tag: ClassVar[str] = "changes-not-sought"
     levels: int
-    when: When = When.NEVER
 
     def sentence(self) -> str:
         return f"no suggestions: the request ({self.levels} levels) is too large to try every change"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MixedHosts(Reason):
+class MixedHosts(LevelReason):
     """Only some vertices inside a host meet a requirement, and the manager cannot be told which ones to use."""
 
     tag: ClassVar[str] = "mixed-hosts"
-    group: int
-    level: str
-    type: str
     requirement: str
     subsystem: str = ""  # empty: the request's own hosts or properties
     inside: str = ""  # the type of the hosts; empty: the vertices are not in a host
     where: Where = Where()
-    when: When = When.NEVER
 
     def sentence(self) -> str:
         place = f"in {self.inside} {self.where.sentence()}" if self.inside else "in this cluster"
