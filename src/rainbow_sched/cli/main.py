@@ -62,6 +62,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
 _MODULES = {  # the others are in cli/commands/NAME.py
     "agent": "rainbow_sched.agent.main",
     "undrain": "rainbow_sched.cli.commands.drain",
+    "user": "rainbow_sched.cli.commands.accounts",
+    "group": "rainbow_sched.cli.commands.accounts",
 }
 EPILOG = """\b
 Examples:

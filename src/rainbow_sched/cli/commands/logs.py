@@ -41,7 +41,7 @@ def logs(connector: Connector, job: str, follow: bool, tail: int, stream: str | 
 
     async def print_logs(client: JobClient) -> None:
         from rainbow_sched.cli.render.listings import MACHINE_FORMATS, document_text, json_text
-        from rainbow_sched.cli.shell.output_stream import OutputPrinter
+        from rainbow_sched.cli.shell.attached_job import OutputPrinter
 
         id = await resolve_one(client, job)
         printer, empty, chunks = OutputPrinter(raw=raw), True, []

@@ -68,11 +68,9 @@ def number(*names: str, least: int, help: str) -> Callable[[Command], Command]:
 
 def on_clusters(help: str) -> Callable[[Command], Command]:
     """Add `-M NAME[,NAME]`, as Slurm's commands take it."""
-    return click.option("-M", "--clusters", "clusters", metavar="NAME[,NAME]", callback=_names, help=help)
-
-
-def _names(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
-    return names(value or "")
+    return click.option(
+        "-M", "--clusters", metavar="NAME[,NAME]", callback=lambda ctx, param, value: names(value or ""), help=help
+    )
 
 
 def names(text: str) -> tuple[str, ...]:

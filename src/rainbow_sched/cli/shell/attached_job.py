@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import enum
 import os
@@ -10,14 +11,13 @@ import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO, TextIO
 
 from rainbow_sched.cli.render.jobs import info, state_letter
-from rainbow_sched.cli.render.terminal import one_line, print_message
+from rainbow_sched.cli.render.terminal import Cleaner, one_line, print_message
 from rainbow_sched.cli.render.times import format_stopwatch
 from rainbow_sched.cli.shell.exit_codes import ExitCode, exit_code_of_job
-from rainbow_sched.cli.shell.output_stream import OutputPrinter
-from rainbow_sched.client.jobs import JobClient, JobFilter, JobInfo
+from rainbow_sched.client.jobs import JobClient, JobFilter, JobInfo, StreamChunk
 from rainbow_sched.model.errors import RainbowError
 
 POLL_SECONDS = 0.2  # between two checks whether the job has ended, once its output has
@@ -196,3 +196,41 @@ class AttachedJob:
                 self._left.set()
             case KeyAction.SUSPEND:
                 os.kill(os.getpid(), signal.SIGSTOP)
+
+
+class StreamWriter:
+    """Writes one stream of a job to one stream of this process."""
+
+    def __init__(self, stream: TextIO, *, raw: bool) -> None:
+        self._binary: BinaryIO = stream.buffer
+        self._stream = stream
+        self._cleaner = None if raw or not stream.isatty() else Cleaner()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def write(self, data: bytes) -> None:
+        if self._cleaner is None:
+            self._binary.write(data)
+            self._binary.flush()
+            return
+        self._stream.write(self._cleaner.feed(self._decoder.decode(data)))
+        self._stream.flush()
+
+    def finish(self) -> None:
+        if self._cleaner is not None:
+            self._stream.write(self._cleaner.feed(self._decoder.decode(b"", True)) + self._cleaner.finish())
+            self._stream.flush()
+
+
+class OutputPrinter:
+    """Prints a job's stdout to stdout and its stderr to stderr."""
+
+    def __init__(self, *, raw: bool = False) -> None:
+        self._writers = {"stdout": StreamWriter(sys.stdout, raw=raw), "stderr": StreamWriter(sys.stderr, raw=raw)}
+
+    def write(self, chunk: StreamChunk) -> None:
+        self._writers.get(chunk.stream, self._writers["stdout"]).write(chunk.data)
+
+    def finish(self) -> None:
+        """Print buffered text."""
+        for writer in self._writers.values():
+            writer.finish()

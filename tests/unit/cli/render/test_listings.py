@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.cli.commands import audit, group, receive, token, user
+from rainbow_sched.cli.commands import accounts, audit, receive, token
 from rainbow_sched.cli.render import clusters, jobs
 from rainbow_sched.cli.render.listings import Column, Listing, document_text, listing_text, table
 from rainbow_sched.cli.render.terminal import width
@@ -79,8 +79,8 @@ def test_a_format_that_cannot_be_followed_is_refused(format):
         (jobs.listing(0.0), JobInfo),
         (clusters.listing(0.0), ClusterInfo),
         (receive.LISTING, OfferInfo),
-        (user.LISTING, UserInfo),
-        (group.LISTING, GroupInfo),
+        (accounts.USERS, UserInfo),
+        (accounts.GROUPS, GroupInfo),
         (token.LISTING, TokenInfo),
         (audit.LISTING, AuditLine),
     ],
