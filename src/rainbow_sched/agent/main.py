@@ -92,7 +92,7 @@ def _options(given: dict[str, Any], settings: ClientSettings) -> AgentOptions:
     import platformdirs
 
     from rainbow_sched.agent.backends.base import Prices
-    from rainbow_sched.jobspecs.reading.durations import parse_duration
+    from rainbow_sched.model.quantities import parse_duration
 
     cluster = given.pop("cluster") or settings.cluster
     if not cluster:

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 
 from rainbow_sched.jobspecs.canonical import from_json
 from rainbow_sched.jobspecs.dialects.requirements import check_bounds
-from rainbow_sched.jobspecs.reading.arrays import ARRAY_LABEL, array_indices
+from rainbow_sched.jobspecs.reading.counts import ARRAY_LABEL, array_indices
 from rainbow_sched.jobspecs.registry import parse
 from rainbow_sched.model.credential import Principal
 from rainbow_sched.model.errors import Invalid

@@ -30,7 +30,7 @@ OURS = {
         *("cli.commands.submit", "cli.input.job_options", "cli.input.job_request", "cli.shell.exit_codes"),
         *("client.submission", "documents", "documents.reader"),
         *("jobspecs", "jobspecs.canonical", "jobspecs.dialects", "jobspecs.dialects.flags"),
-        *("jobspecs.manager_options", "jobspecs.reading", "jobspecs.reading.counts", "jobspecs.reading.durations"),
+        *("jobspecs.manager_options", "jobspecs.reading", "jobspecs.reading.counts"),
         *("jobspecs.reading.fields",),
         *("model.attempt", "model.job", "model.quantities", "model.ranges", "model.request"),
     },

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rainbow_sched.agent.runtime.journal import append, line, parse
 from rainbow_sched.client.private_files import write_whole
-from rainbow_sched.jobspecs.reading.arrays import ARRAY_LABEL, array_indices
+from rainbow_sched.jobspecs.reading.counts import ARRAY_LABEL, array_indices
 from rainbow_sched.model.errors import Denied, Invalid, RainbowError
 from rainbow_sched.model.hints import did_you_mean
 from rainbow_sched.model.request import Request

@@ -75,7 +75,7 @@ def receive(
     Each job is leased to one receiver and returns to the queue unless it is accepted in time.
     Clusters with an agent do not need this command.
     """
-    from rainbow_sched.jobspecs.reading.durations import parse_duration
+    from rainbow_sched.model.quantities import parse_duration
 
     settings, cluster = cluster_settings(connector.settings(), name, secret_file, request_secret)
     seconds = (parse_duration(lease) or 0.0) if lease else 0.0

@@ -46,7 +46,7 @@ def rules(
 ) -> None:
     """Set who may use the cluster NAME and how large jobs may be."""
     from rainbow_sched.cli.render.clusters import format_rules
-    from rainbow_sched.jobspecs.reading.durations import parse_duration
+    from rainbow_sched.model.quantities import parse_duration
 
     rest["users"] = None if users is None else names(users)
     rest["groups"] = None if groups is None else names(groups)

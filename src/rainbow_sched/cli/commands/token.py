@@ -129,8 +129,8 @@ def renew(connector: Connector, clusters: tuple[str, ...]) -> None:
 
 
 def _seconds(text: str | None) -> float:
-    from rainbow_sched.jobspecs.reading.durations import parse_duration
     from rainbow_sched.model.errors import Invalid
+    from rainbow_sched.model.quantities import parse_duration
 
     if text is None:
         return 0.0

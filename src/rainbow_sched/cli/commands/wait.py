@@ -40,7 +40,7 @@ Examples:
 @connected
 def wait(connector: Connector, ids: tuple[str, ...], timeout: str | None, format: str) -> int:
     """Wait until all jobs IDS have ended: ids, ranges such as 3-9, names, last or all."""
-    from rainbow_sched.jobspecs.reading.durations import parse_duration
+    from rainbow_sched.model.quantities import parse_duration
 
     seconds = parse_duration(timeout) if timeout else None
 

@@ -17,10 +17,10 @@ from rainbow_sched.cli.render.times import parse_time
 from rainbow_sched.client.submission import JobSubmission
 from rainbow_sched.jobspecs import canonical
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
-from rainbow_sched.jobspecs.reading.durations import parse_duration
 from rainbow_sched.model.errors import Denied, Invalid, NotFound, Unauthenticated
 from rainbow_sched.model.hints import nearest
 from rainbow_sched.model.job import MAX_DEPENDENCIES, Terms
+from rainbow_sched.model.quantities import parse_duration
 from rainbow_sched.model.ranges import parse_range
 from rainbow_sched.model.request import Group, Request
 

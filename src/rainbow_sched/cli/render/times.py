@@ -44,7 +44,7 @@ def format_clock(at: float, now: float) -> str:
 
 def parse_time(text: str, now: float) -> float:
     """Return seconds since the epoch: `+2h` and `2h` from now, `-1d` before now, `09:30` (the next one), or ISO."""
-    from rainbow_sched.jobspecs.reading.durations import parse_duration
+    from rainbow_sched.model.quantities import parse_duration
 
     word = text.strip()
     if word == "now":

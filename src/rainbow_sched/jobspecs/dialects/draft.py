@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from rainbow_sched.jobspecs.dialects.requirements import require_at_nodes
 from rainbow_sched.jobspecs.reading.counts import parse_count
-from rainbow_sched.jobspecs.reading.durations import parse_duration
 from rainbow_sched.jobspecs.reading.fields import Entry, located, required
 from rainbow_sched.model.errors import TooLarge
+from rainbow_sched.model.quantities import parse_duration
 from rainbow_sched.model.request import Count, Group, Request, Requirement, Scalar, Task
 
 MAX_NOTES = 100  # on parts that are not supported; bounds the size of a request

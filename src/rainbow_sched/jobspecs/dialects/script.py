@@ -17,11 +17,10 @@ from rainbow_sched.jobspecs.dialects.constraints import parse_hosts
 from rainbow_sched.jobspecs.dialects.draft import RequestDraft
 from rainbow_sched.jobspecs.dialects.flags import Flags, request_from_flags
 from rainbow_sched.jobspecs.manager_options import MANAGER_OPTIONS
-from rainbow_sched.jobspecs.reading.durations import parse_duration
 from rainbow_sched.jobspecs.reading.fields import located
 from rainbow_sched.model.errors import Invalid, TooLarge
 from rainbow_sched.model.hints import did_you_mean
-from rainbow_sched.model.quantities import parse_bytes
+from rainbow_sched.model.quantities import parse_bytes, parse_duration
 from rainbow_sched.model.request import Request
 
 _SBATCH = re.compile(r"#SBATCH(?:\s|$)(.*)")

@@ -64,10 +64,7 @@ class SchedulerHandler(rainbow_pb2_grpc.RainbowSchedulerServicer):
         return pb.UpdateStateResponse(status=pb.UpdateStateResponse.UPDATE_STATE_SUCCESS)
 
     async def SubmitJob(self, request: pb.SubmitJobRequest, context: Context) -> pb.SubmitJobResponse:
-        """Submit as the prototype: what no cluster takes now is refused and not stored.
-
-        So a job is decided here to refuse it or to answer `satisfy_only`, and again by the intake that stores it.
-        """
+        """Submit as the prototype: refuse what no cluster takes now and store nothing; the intake decides it again."""
         submission = self._submission(request)
         seed = self._core.ids.seed()
         ask = PlacementQuery(submission.request, submission.terms, submission.owner, seed)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import TypeVar
 
-from rainbow_sched.jobspecs.reading.arrays import array_index
+from rainbow_sched.jobspecs.reading.counts import array_index
 from rainbow_sched.model.attempt import Attempt
 from rainbow_sched.model.binding import GroupHosts
 from rainbow_sched.model.errors import RainbowError, Unavailable

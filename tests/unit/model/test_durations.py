@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow_sched.jobspecs.reading.durations import parse_duration
 from rainbow_sched.model.errors import Invalid
+from rainbow_sched.model.quantities import parse_duration
 
 
 @pytest.mark.parametrize(
