@@ -176,7 +176,7 @@ class OwnerLimits:
         if fit is Fit.NOW or (bid and fit is not Fit.NEVER):
             return ""
         if fit is Fit.LATER:
-            return "" if self.later else "fits later, not now"
+            return "" if self.later else "busy, fits later"
         return "does not fit" if fit is Fit.NEVER else "it is not known whether it fits"
 
 

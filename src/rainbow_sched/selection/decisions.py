@@ -96,10 +96,12 @@ def _outcome(question: Question, eligible: Eligible, ranking: Ranking) -> Decisi
     reasons = [f"{name}: {why}" for name, why in all_reasons.items() if why]
     if len(reasons) > MAX_REASONS:
         reasons[MAX_REASONS:] = [f"and {len(reasons) - MAX_REASONS} more"]
-    never = sum(1 for fit, why in misfits.values() if fit is Fit.NEVER and not why)
-    if never:
-        reasons.append(f"{never} cluster{'s' if never > 1 else ''} could never run it")
     fits = [c.fit for c in allowed] + [fit for fit, _ in misfits.values()]
+    never = sum(1 for fit, why in misfits.values() if fit is Fit.NEVER and not why)
+    if never == len(fits) > 0:
+        reasons.append("no registered cluster can run this job")
+    elif never:
+        reasons.append(f"{never} cluster{'s' if never > 1 else ''} can never run it")
     if not fits:
         limited = limits.only or limits.never
         reasons.append("no cluster that its owner allows is registered" if limited else "no cluster is registered")

@@ -113,7 +113,7 @@ def test_an_expired_bid_is_no_bid_and_a_late_one_says_so() -> None:
 
 def test_a_cluster_where_it_fits_later_is_chosen_only_on_its_word_or_if_that_is_allowed() -> None:
     later = a_cluster("a", Fit.LATER)
-    assert decide(a_question(later)).outcome == Wait(("a: fits later, not now",))
+    assert decide(a_question(later)).outcome == Wait(("a: busy, fits later",))
     assert decide(a_question(later, limits=OwnerLimits(later=True))).winner == "a"
     assert decide(a_question(replace(later, bid=a_bid("a", 600.0)), policy="start")).winner == "a"
     assert decide(a_question(a_cluster("a", Fit.UNKNOWN))).outcome == Wait(("a: it is not known whether it fits",))
@@ -124,8 +124,8 @@ def test_a_cluster_where_it_fits_later_is_chosen_only_on_its_word_or_if_that_is_
 def test_a_word_that_is_no_longer_good_does_not_let_a_cluster_in_where_it_fits_later() -> None:
     late = a_cluster("a", Fit.LATER, bid=a_bid("a", 600.0, valid_until=NOW - 20))
     decision = decide(a_question(late, policy="start"))
-    assert decision.outcome == Wait(("a: fits later, not now",))
-    assert rows(decision)["a"].reason == "fits later, not now"
+    assert decision.outcome == Wait(("a: busy, fits later",))
+    assert rows(decision)["a"].reason == "busy, fits later"
 
 
 def test_only_and_never_narrow_the_fleet() -> None:
@@ -185,11 +185,11 @@ def test_clusters_that_do_not_fit_are_named_with_their_fit() -> None:
     misfits = {"tiny": (Fit.NEVER, "1 node, 2 needed"), "old": (Fit.NEVER, ""), "shut": (Fit.UNKNOWN, "is drained")}
     decision = decide(a_question(misfits=misfits))
     assert decision.outcome == Wait(
-        ("tiny: 1 node, 2 needed", "shut: is drained", "1 cluster could never run it"), ever=True
+        ("tiny: 1 node, 2 needed", "shut: is drained", "1 cluster can never run it"), ever=True
     )
     assert rows(decision)["tiny"] == Row(name="tiny", fit="never", reason="1 node, 2 needed")
     never = decide(a_question(misfits={"old": (Fit.NEVER, "")}, limits=OwnerLimits(otherwise="refuse")))
-    assert never.outcome == Refuse(("1 cluster could never run it",), ever=False)
+    assert never.outcome == Refuse(("no registered cluster can run this job",), ever=False)
     assert decide(a_question()).outcome == Wait(("no cluster is registered",), ever=False)
 
 

@@ -61,11 +61,11 @@ async def test_what_waits_of_a_batch_says_why_and_goes_when_room_comes(tmp_path:
         which = JobSelection(states=frozenset({JobState.HELD}))
         waiting = await service.core.store.read(lambda tx: tx.list_jobs(which, limit=1000))
         assert len(waiting) == LONG - 4
-        assert {job.reason for job in waiting} == {"west: fits later, not now"}
+        assert {job.reason for job in waiting} == {"west: busy, fits later"}
         for job in waiting:
             decision = await service.core.store.read(lambda tx, id=job.id: tx.decision(id))
             assert decision is not None
-            assert decision.decision().outcome.reasons == ("west: fits later, not now",)
+            assert decision.decision().outcome.reasons == ("west: busy, fits later",)
         await with_cluster(service, "east", nodes=8, cores=16)
         service.core.pending.changed()
         await service.scheduling_loop.decide_pending()
