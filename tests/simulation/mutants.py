@@ -225,7 +225,7 @@ def tells_an_end_only_once(patch: Patch) -> None:
     patch.setattr(reactor, "_forget_finished", let_go)
 
 
-# --- R6a, R6b: reconciling and guards ---
+# --- R6a, R6c: reconciling and guards ---
 
 
 @mutant()

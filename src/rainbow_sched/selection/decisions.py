@@ -98,10 +98,9 @@ def _outcome(question: Question, eligible: Eligible, ranking: Ranking) -> Decisi
         reasons[MAX_REASONS:] = [f"and {len(reasons) - MAX_REASONS} more"]
     fits = [c.fit for c in allowed] + [fit for fit, _ in misfits.values()]
     never = sum(1 for fit, why in misfits.values() if fit is Fit.NEVER and not why)
-    if never == len(fits) > 0:
-        reasons.append("no registered cluster can run this job")
-    elif never:
-        reasons.append(f"{never} cluster{'s' if never > 1 else ''} can never run it")
+    if never:
+        some = f"{never} cluster{'s' if never > 1 else ''} can never run it"
+        reasons.append("no registered cluster can run this job" if never == len(fits) else some)
     if not fits:
         limited = limits.only or limits.never
         reasons.append("no cluster that its owner allows is registered" if limited else "no cluster is registered")

@@ -23,7 +23,7 @@ TIDY_AFTER = 15.0
 
 
 def r6b_guards_act(world: World) -> str | None:
-    """R6b a run that may be started elsewhere ends when its agent has been out of touch for too long."""
+    """R6c a run that may be started elsewhere ends when its agent has been out of touch for too long."""
     now, rates = world.loop.time(), world.initial_rates
     takes = 30.0 if rates.slow or rates.manager_error else 3.0  # to end a run: commands can be slow and get lost
     for name, agent in world.agents.items():

@@ -16,7 +16,7 @@ from rainbow_sched.matching.index.tables import Floats, Mask
 from rainbow_sched.model.match import Matches
 from rainbow_sched.model.prepared_request import PreparedRequest
 
-MAX_CACHED_REQUESTS = 4_096  # bounds the memory of the cache
+MAX_CACHED_ANSWERS = 4_096  # bounds the memory of the cache
 MAX_REPAIRED_CLUSTERS = 48  # changed clusters up to which a cached answer is repaired instead of recomputed
 LOG_LENGTH = 512  # changes; an answer that is older than the log is computed anew
 FREED = -1  # a change that only freed resources
@@ -179,7 +179,7 @@ class AnswerCache:
         cached = self._requests.get(key)
         if cached is None:
             cached = self._requests[key] = CachedRequest(request)
-            if len(self._requests) > MAX_CACHED_REQUESTS:
+            if len(self._requests) > MAX_CACHED_ANSWERS:
                 self._requests.popitem(last=False)
         else:
             self._requests.move_to_end(key)

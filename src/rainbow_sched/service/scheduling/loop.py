@@ -1,5 +1,4 @@
-"""The scheduling loop: decide stored jobs: long batches, jobs that wait for bids or resources, refused plans, and
-jobs whose attempt came back.
+"""The scheduling loop: decide stored jobs: long batches, waiting and returned jobs, and refused plans.
 
 One task decides the pending jobs whenever something has changed. Jobs of one shape are skipped
 after the first of them did not fit.

@@ -187,7 +187,7 @@ class PlannedJob(NamedTuple):
     error: RainbowError | None = None  # why it could not be decided
 
 
-DECIDE_ALONE = PlannedJob(_QUEUED, "waits for its decision")
+UNDECIDED_JOB = PlannedJob(_QUEUED, "waits for its decision")
 
 
 class Reservations:
@@ -277,10 +277,10 @@ def _plan_job(core: Core, reserved: Reservations, query: PlacementQuery) -> Plan
     try:
         question = build_question(core, query)
         if wants_bids(question, core.policies):
-            return DECIDE_ALONE
+            return UNDECIDED_JOB
         return plan_decision(core, reserved, query, question)
     except RainbowError as error:
-        return DECIDE_ALONE._replace(error=error)
+        return UNDECIDED_JOB._replace(error=error)
 
 
 def plan_decision(core: Core, reserved: Reservations, query: PlacementQuery, question: Question) -> PlannedJob:

@@ -20,8 +20,8 @@ from rainbow_sched.service.access.audit import Actor, acting
 from rainbow_sched.service.core import Core
 from rainbow_sched.service.effects import Effects
 from rainbow_sched.service.scheduling.plan import (
-    DECIDE_ALONE,
     MAX_PLANS,
+    UNDECIDED_JOB,
     ApplyRefused,
     PlacementQuery,
     PlannedJob,
@@ -34,7 +34,7 @@ from rainbow_sched.service.scheduling.plan import (
 from rainbow_sched.service.submission.new_jobs import CallOutcome, Quota, Receipt, SubmitCall, insert
 from rainbow_sched.store.base import Dependency, NewJob, Tx
 
-MAX_JOBS_DECIDED_FIRST = 64  # a larger batch is stored first, so that its caller does not wait for the decisions
+MAX_JOBS_DECIDED_BEFORE_STORING = 64  # of one call; a caller does not wait for more decisions
 MAX_JOBS_PER_CALL = 10_000  # bounds the transaction and the memory of one call
 MAX_JOBS_PER_SHARED_WRITE = 64  # of several calls; more would wait longer for each other than a write takes
 MAX_SHORT_TEXT_CHARS = 500_000  # written within a few milliseconds
@@ -73,7 +73,7 @@ async def plan_submissions(
     holds = [_initial_hold(submission, now) for submission in submissions]
     terms = [pinned(fleet, submission.terms) for submission in submissions]
     planned: list[PlannedJob] = []
-    if decide and len(submissions) <= MAX_JOBS_DECIDED_FIRST:
+    if decide and len(submissions) <= MAX_JOBS_DECIDED_BEFORE_STORING:
         queries = (
             PlacementQuery(one.request, there, one.owner, core.ids.seed())
             for one, there, hold in zip(submissions, terms, holds, strict=True)
@@ -86,7 +86,7 @@ async def plan_submissions(
                 raise one.error
     plans = iter(planned)
     return [
-        _new_job(submission, there, hold, next(plans, DECIDE_ALONE) if hold is None else DECIDE_ALONE, now)
+        _new_job(submission, there, hold, next(plans, UNDECIDED_JOB) if hold is None else UNDECIDED_JOB, now)
         for submission, there, hold in zip(submissions, terms, holds, strict=True)
     ]
 
@@ -159,7 +159,7 @@ class Intake:
         shortest = self._core.settings.shortest_lost_after
         if any(s.terms.lost_after is not None and s.terms.lost_after < shortest for s in submissions):
             raise Invalid(f"lost_after must be at least {shortest:g} s")
-        long = len(submissions) if len(submissions) > MAX_JOBS_DECIDED_FIRST else 0
+        long = len(submissions) if len(submissions) > MAX_JOBS_DECIDED_BEFORE_STORING else 0
         self._core.jobs_arriving += long
         try:
             one = _PendingCall(acting(), submissions, asyncio.get_running_loop().create_future())

@@ -17,7 +17,7 @@ def test_requests_that_matching_cannot_tell_apart_share_an_entry() -> None:
 
 
 def test_the_least_recently_used_request_is_dropped_not_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_cache, "MAX_CACHED_REQUESTS", 2)
+    monkeypatch.setattr(answer_cache, "MAX_CACHED_ANSWERS", 2)
     cache = AnswerCache()
     first, second, third = (prepare(a_request(cores=cores)) for cores in (1, 2, 3))
     oldest = cache.of(first)

@@ -17,7 +17,7 @@ from rainbow_sched.model.job_state import JobEvent, JobState
 from rainbow_sched.service.assembly import Service
 from rainbow_sched.service.clusters import registration, rules
 from rainbow_sched.service.scheduling.plan import MAX_PLANS
-from rainbow_sched.service.submission.intake import MAX_JOBS_DECIDED_FIRST
+from rainbow_sched.service.submission.intake import MAX_JOBS_DECIDED_BEFORE_STORING
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import JobSelection, Tx
 from rainbow_sched.store.claim import Replaced
@@ -25,7 +25,7 @@ from rainbow_sched.store.transaction import SqlTx
 from tests.support.manual_clock import ManualClock
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
-COUNTS = [1, 3, MAX_JOBS_DECIDED_FIRST + 1]
+COUNTS = [1, 3, MAX_JOBS_DECIDED_BEFORE_STORING + 1]
 
 
 @contextlib.asynccontextmanager

@@ -8,14 +8,14 @@ from pathlib import Path
 from rainbow_sched.model.job import Terms
 from rainbow_sched.model.job_state import JobState
 from rainbow_sched.service.assembly import Service
-from rainbow_sched.service.scheduling.plan import DECIDE_ALONE
+from rainbow_sched.service.scheduling.plan import UNDECIDED_JOB
 from rainbow_sched.service.settings import Settings
-from rainbow_sched.service.submission.intake import MAX_JOBS_DECIDED_FIRST
+from rainbow_sched.service.submission.intake import MAX_JOBS_DECIDED_BEFORE_STORING
 from rainbow_sched.service.views import jobs
 from rainbow_sched.store.base import JobSelection
 from tests.support.service import ADMIN, a_service, a_submission, submit, with_cluster
 
-LONG = MAX_JOBS_DECIDED_FIRST + 20
+LONG = MAX_JOBS_DECIDED_BEFORE_STORING + 20
 
 
 async def states(service: Service) -> list[tuple[JobState, str]]:
@@ -27,7 +27,7 @@ async def test_a_long_batch_is_acknowledged_before_it_is_decided(tmp_path: Path)
     async with a_service(tmp_path) as service:
         await with_cluster(service, "west", nodes=2, cores=64)
         receipts = await submit(service, *[a_submission(cores=1)] * LONG)
-        assert {(receipt.state, receipt.reason) for receipt in receipts} == {(JobState.QUEUED, DECIDE_ALONE.reason)}
+        assert {(receipt.state, receipt.reason) for receipt in receipts} == {(JobState.QUEUED, UNDECIDED_JOB.reason)}
         assert len({receipt.id for receipt in receipts}) == LONG
         await service.scheduling_loop.decide_pending()
         assert await states(service) == [(JobState.BOUND, "west")] * LONG
