@@ -124,8 +124,8 @@ def terms_in(message: pb.Terms, clusters: tuple[str, ...], extra: dict[str, str]
 
 def opened(by: Principal) -> tuple[str, ...]:
     """Return the patterns of clusters that a caller may submit to; empty means all."""
-    patterns = sorted(scope.partition(":")[2] for scope in by.scopes if scope.startswith("submit:"))
-    return () if by.admin or "*" in patterns else tuple(patterns)
+    scopes = () if by.admin or "submit:*" in by.scopes else by.scopes
+    return tuple(sorted(scope.partition(":")[2] for scope in scopes if scope.startswith("submit:")))
 
 
 def terms_out(terms: Terms) -> pb.Terms:
