@@ -85,6 +85,11 @@ async def test_of_two_submissions_to_slurm_one_runs(desk: Desk, fragile: SlurmCl
     assert (desk.directory / "runs").read_text() == "ran\n"
 
 
+async def controller_is_up(desk: Desk) -> bool:
+    """Return True if the controller answers."""
+    return "UP" in (await desk.backend.commands.run("scontrol", "ping")).out.split()
+
+
 async def test_a_stopped_controller_means_unknown_and_nothing_is_declared_dead(desk: Desk, fragile: SlurmCluster):
     gate = desk.directory / "go"
     tag = await desk.submit(a_request("sh", "-c", f"echo up; while [ ! -e {gate} ]; do sleep 0.05; done; exit 5"))
@@ -101,7 +106,7 @@ async def test_a_stopped_controller_means_unknown_and_nothing_is_declared_dead(d
         assert await desk.out(tag) == b"up\n"
     finally:
         fragile.start_controller()
-    await desk.wait(desk.backend.commands.ping)
+    await desk.wait(lambda: controller_is_up(desk))
     await desk.until(tag, Phase.RUNNING)
     gate.touch()
     assert (await desk.until(tag, Phase.ENDED)).result.exit_code == 5
