@@ -115,7 +115,7 @@ def test_a_job_that_its_submitter_would_not_wait_for_is_turned_away_with_the_tim
         guard.begin_submission(60.0)
     with pytest.raises(Exhausted):
         for _ in range(20):
-            guard.begin_submission(None)  # it would wait for ever, and the server for 10 seconds
+            guard.begin_submission(None)  # it would wait without end, and the server for 10 seconds
     for ahead in range(guard._submitting):
         guard.end_submission(ahead, 0.0, measured=False)
     assert guard.begin_submission(0.5) == 0
